@@ -1,0 +1,1 @@
+"""Deep Gaussian processes with the posterior you choose."""
