@@ -1,0 +1,109 @@
+"""Data sets that need no file: scikit-learn's bundled ones, and a curve this package draws itself."""
+
+import numpy as np
+
+from novidgp.datasets.registry import DatasetInfo, Fingerprint
+
+_SKLEARN = "BSD 3-Clause (bundled with scikit-learn)"
+
+BUILTIN = (
+    DatasetInfo(
+        name="steps",
+        task="regression",
+        target="a curve that is smooth, jumps, then oscillates ever faster",
+        licence="MIT (drawn by this package)",
+        citation="novidgp",
+        source="novidgp.datasets.nonstationary_curve",
+        fingerprint=Fingerprint(
+            (200, 1), -0.1186003, 1.389252, feature_mean=0.07925934, feature_sd=0.6027042
+        ),
+        builtin=True,
+    ),
+    DatasetInfo(
+        name="diabetes",
+        task="regression",
+        target="disease progression after one year",
+        citation="Efron et al. (2004), Least angle regression",
+        source="https://scikit-learn.org/stable/datasets/toy_dataset.html",
+        fingerprint=Fingerprint((442, 10), 152.1335, 77.00575, feature_mean=0.0, feature_sd=0.04756515),
+        licence=_SKLEARN,
+        builtin=True,
+    ),
+    DatasetInfo(
+        name="breast_cancer",
+        task="classification",
+        target="malignant 0, benign 1",
+        citation="Wolberg, Street and Mangasarian (1995), Breast Cancer Wisconsin (Diagnostic)",
+        source="https://archive.ics.uci.edu/dataset/17/breast+cancer+wisconsin+diagnostic",
+        fingerprint=Fingerprint(
+            (569, 30), class_counts=(212, 357), feature_mean=61.89071, feature_sd=228.2974
+        ),
+        licence=_SKLEARN,
+        builtin=True,
+    ),
+    DatasetInfo(
+        name="wine",
+        task="classification",
+        target="cultivar",
+        citation="Aeberhard and Forina (1991), Wine",
+        source="https://archive.ics.uci.edu/dataset/109/wine",
+        fingerprint=Fingerprint(
+            (178, 13), class_counts=(59, 71, 48), feature_mean=69.13366, feature_sd=215.7462
+        ),
+        licence=_SKLEARN,
+        builtin=True,
+    ),
+    DatasetInfo(
+        name="digits",
+        task="classification",
+        target="digit",
+        citation="Alpaydin and Kaynak (1998), Optical recognition of handwritten digits",
+        source="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
+        fingerprint=Fingerprint(
+            (1797, 64),
+            class_counts=(178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
+            feature_mean=4.884165,
+            feature_sd=6.016788,
+        ),
+        licence=_SKLEARN,
+        builtin=True,
+    ),
+    DatasetInfo(
+        name="iris",
+        task="classification",
+        target="species",
+        citation="Fisher (1936), The use of multiple measurements in taxonomic problems",
+        source="https://archive.ics.uci.edu/dataset/53/iris",
+        fingerprint=Fingerprint(
+            (150, 4), class_counts=(50, 50, 50), feature_mean=3.4645, feature_sd=1.973843
+        ),
+        licence=_SKLEARN,
+        builtin=True,
+    ),
+)
+
+
+def nonstationary_curve(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the noisy curve of the data set `steps`: `X` of shape (n, 1) on [-1, 1], `y` of shape (n,).
+
+    Left of zero it is half a slow sine; at zero it jumps up by 2; right of zero it is a chirp whose frequency
+    grows from 1 to 9. No single lengthscale fits both halves, which is what a second layer is for. Noise has
+    standard deviation 0.1.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    generator = np.random.default_rng(seed)
+    x = np.sort(generator.uniform(-1.0, 1.0, size=n))
+    chirp = 1.0 + 0.6 * np.sin(2.0 * np.pi * (x + 4.0 * x**2))
+    mean = np.where(x < 0.0, np.sin(np.pi * x) - 1.0, chirp)
+    return x[:, None], mean + 0.1 * generator.standard_normal(n)
+
+
+def load_builtin(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays `X`, `y` of a built-in data set."""
+    if name == "steps":
+        return nonstationary_curve()
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name}")()
+    return bunch.data, bunch.target
