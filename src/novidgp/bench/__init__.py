@@ -1,0 +1,1 @@
+"""Benchmarks: how methods are compared, and on which rows."""

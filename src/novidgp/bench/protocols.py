@@ -1,0 +1,99 @@
+"""Which rows train and which test, decided before any method is run.
+
+A split depends on the number of rows, the protocol and the seed, and on nothing else, so every method of a
+benchmark sees the same rows by construction. Protocols pose different problems: never compare numbers across
+them. Needs numpy only.
+
+- `random`: a shuffled 90/10 split; the one to report, over several seeds.
+- `contiguous`: the last 10 % of the rows. Files are often ordered, so this is a shift in distribution.
+- `official`: the split that comes with the data set.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+
+ProtocolName = Literal["random", "contiguous", "official"]
+
+
+class SplittableDataset(Protocol):
+    """What a split needs of a data set; `novidgp.datasets.Dataset` has it."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def official_train_rows(self) -> int | None:
+        """Number of official training rows, which come first; `None` without an official split."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row indices of one split, and how to draw it again."""
+
+    train: np.ndarray
+    test: np.ndarray
+    protocol: ProtocolName
+    seed: int | None
+    """`None` where the protocol has no randomness."""
+
+
+def split(
+    data: int | SplittableDataset,
+    protocol: ProtocolName = "random",
+    seed: int = 0,
+    test_fraction: float = 0.1,
+) -> Split:
+    """Split `data`, a number of rows or a data set, into training and test rows.
+
+    `test_fraction` of the rows (rounded, at least one, and at least one left to train on) is the test set,
+    except under `official`, which needs a data set that has an official split. `seed` matters to `random`
+    only.
+    """
+    if protocol not in get_args(ProtocolName):
+        raise ValueError(f"protocol must be one of {', '.join(get_args(ProtocolName))}, got {protocol!r}")
+    n = data if isinstance(data, int | np.integer) else len(data)
+    if n < 2:
+        raise ValueError(f"a split needs at least 2 rows, got {n}")
+    if protocol == "official":
+        return _official(data, n)
+    if not 0.0 < test_fraction < 1.0:
+        raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+    test_rows = min(max(round(n * test_fraction), 1), n - 1)
+    if protocol == "contiguous":
+        return _cut(n, n - test_rows, protocol)
+    rows = np.random.default_rng(seed).permutation(n)
+    return Split(train=rows[test_rows:], test=rows[:test_rows], protocol=protocol, seed=seed)
+
+
+def splits(
+    dataset: int | SplittableDataset,
+    protocol: ProtocolName = "random",
+    seeds: Iterable[int] = range(20),
+    test_fraction: float = 0.1,
+) -> Iterator[Split]:
+    """One split for each seed under `random`; the single split there is under the other protocols."""
+    if protocol == "random":
+        for seed in seeds:
+            yield split(dataset, protocol, seed, test_fraction)
+    else:
+        yield split(dataset, protocol, test_fraction=test_fraction)
+
+
+def _cut(n: int, train_rows: int, protocol: ProtocolName) -> Split:
+    rows = np.arange(n)
+    return Split(train=rows[:train_rows], test=rows[train_rows:], protocol=protocol, seed=None)
+
+
+def _official(data: int | SplittableDataset, n: int) -> Split:
+    if isinstance(data, int | np.integer):
+        raise ValueError(
+            f"protocol 'official' needs a data set, got a number of rows ({n}); pass the data set"
+        )
+    train_rows = data.official_train_rows
+    if train_rows is None:
+        name = getattr(data, "name", "the data set")
+        raise ValueError(f"{name} has no official split; use protocol 'random' or 'contiguous'")
+    return _cut(n, train_rows, "official")
