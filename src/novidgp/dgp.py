@@ -1,0 +1,132 @@
+"""The model: a stack of GP layers and a likelihood. Prior and data term, and nothing of inference.
+
+Inducing outputs `v` are a tuple with one `(k, m, p_l)` array per layer: k draws from whatever posterior
+the caller has in mind.
+"""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.layers import Gaussian, GPLayer, Moments
+from novidgp.likelihoods import Likelihood
+from novidgp.noise import normal
+
+Inducing = tuple[Float[Array, "k m p"], ...]
+Bound = Literal["expected_log", "log_expected"]
+
+
+class Batch(NamedTuple):
+    """Rows of the training set; a missing target is NaN."""
+
+    x: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+
+
+class DGP(eqx.Module):
+    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`."""
+
+    layers: tuple[GPLayer, ...]
+    likelihood: Likelihood
+    whitened: bool = eqx.field(static=True, default=True)
+
+    def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
+        """`(m, p)` of every layer's inducing outputs."""
+        return tuple((layer.num_inducing, layer.outputs) for layer in self.layers)
+
+    def log_prior(self, v: Inducing) -> Float[Array, " k"]:
+        """`log p(V)`, or `log p(U)` where the model is unwhitened."""
+        white = self._white(v)
+        total = sum(-0.5 * jnp.sum(w * w, axis=(1, 2)) for w in white)
+        size = sum(m * p for m, p in self.inducing_shapes())
+        total = total - 0.5 * size * jnp.log(2.0 * jnp.pi)
+        if not self.whitened:
+            total = total + sum(layer.log_det_root() for layer in self.layers)
+        return total
+
+    def propagate(self, x: Float[Array, "n d"], v: Inducing, *, key: PRNGKeyArray) -> Moments:
+        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`."""
+        v = self._white(v)
+        h = x
+        for layer, inducing, layer_key in zip(
+            self.layers[:-1], v[:-1], jax.random.split(key, len(v))[:-1], strict=True
+        ):
+            h = _draw(layer.conditional(h, inducing), key=layer_key)
+        return self.layers[-1].conditional(h, v[-1])
+
+    def propagate_marginal(
+        self, x: Float[Array, "n d"], q: tuple[Gaussian, ...], num_paths: int, *, key: PRNGKeyArray
+    ) -> Moments:
+        """Paths with Gaussian inducing outputs integrated out layer by layer (DSVI's doubly
+        stochastic propagation): each row has its own draw, so rows of one path are independent."""
+        h = x
+        for layer, gaussian, layer_key in zip(
+            self.layers[:-1], q[:-1], jax.random.split(key, len(q))[:-1], strict=True
+        ):
+            moments = layer.marginal(h, gaussian)
+            if h.ndim == 2:
+                moments = Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape)) for m in moments))
+            h = _draw(moments, key=layer_key)
+        moments = self.layers[-1].marginal(h, q[-1])
+        return Moments(*(m if m.ndim == 3 else m[None] for m in moments))
+
+    def data_term(
+        self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
+    ) -> Float[Array, "k n"]:
+        """The log likelihood of each row under each draw, from the last layer's moments.
+
+        `expected_log` averages `E[log p(y | f)]` over the paths of a draw (the variational bound);
+        `log_expected` takes `log E[p(y | f)]`, the log of the average over paths. Targets that are
+        NaN contribute nothing.
+        """
+        observed = jnp.isfinite(y)
+        target = jnp.where(observed, y, 0.0)
+        score = self.likelihood.expected_log_prob if bound == "expected_log" else self.likelihood.log_prob
+        rows = jnp.sum(jnp.where(observed, score(target, *moments, key=key), 0.0), axis=-1)
+        rows = rows.reshape(-1, num_paths, rows.shape[-1])
+        if bound == "expected_log":
+            return jnp.mean(rows, axis=1)
+        return jax.nn.logsumexp(rows, axis=1) - jnp.log(num_paths)
+
+    def log_likelihood(
+        self,
+        v: Inducing,
+        batch: Batch,
+        num_data: int,
+        *,
+        num_paths: int = 1,
+        bound: Bound = "expected_log",
+        key: PRNGKeyArray,
+    ) -> Float[Array, " k"]:
+        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw. The factor N/B lives here and nowhere else."""
+        path_key, likelihood_key = jax.random.split(key)
+        paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
+        moments = self.propagate(batch.x, paths, key=path_key)
+        rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=likelihood_key)
+        return num_data / batch.x.shape[0] * jnp.sum(rows, axis=-1)
+
+    def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
+        """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
+        return self.log_prior(v) + self.log_likelihood(v, batch, num_data, key=key, **options)
+
+    def whiten_gaussian(self, q: tuple[Gaussian, ...]) -> tuple[Gaussian, ...]:
+        """A Gaussian over the model's inducing outputs in whitened coordinates."""
+        if self.whitened:
+            return q
+        return tuple(
+            Gaussian(layer.whiten(g.mean[None])[0], layer.root() @ g.scale)
+            for layer, g in zip(self.layers, q, strict=True)
+        )
+
+    def _white(self, v: Inducing) -> Inducing:
+        if self.whitened:
+            return v
+        return tuple(layer.whiten(u) for layer, u in zip(self.layers, v, strict=True))
+
+
+def _draw(moments: Moments, *, key: PRNGKeyArray) -> Float[Array, "k n p"]:
+    noise = normal(key, moments.mean.shape, moments.mean.dtype)
+    return moments.mean + jnp.sqrt(moments.variance) * noise

@@ -1,0 +1,18 @@
+"""Inference methods: one file each, all behind the same small contract (`base.Inference`)."""
+
+import functools
+from collections.abc import Callable
+
+from novidgp.inference.base import Fitted, Inference
+from novidgp.inference.dsvi import dsvi
+
+METHODS: dict[str, Callable[..., Inference]] = {"dsvi": dsvi}
+
+
+@functools.lru_cache(maxsize=64)
+def make_inference(name: str, num_data: int, steps: int, **options) -> Inference:
+    """The method called `name`. Equal arguments give the same object, so that its compiled step is reused."""
+    return METHODS[name](num_data, steps, **options)
+
+
+__all__ = ["METHODS", "Fitted", "Inference", "make_inference"]

@@ -1,0 +1,60 @@
+"""The contract between a method and the rest of the house.
+
+A method is three pure functions. `init` makes a state, `step` advances it on one minibatch, `fitted` reads the
+model and the posterior out of it. States are pytrees of arrays, so that scanning, checkpoints, seeds in
+parallel and tests need nothing more.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+
+from novidgp.dgp import DGP, Batch
+from novidgp.posteriors import Posterior
+
+State = Any
+Info = dict[str, jax.Array]
+
+
+class Fitted(NamedTuple):
+    """What prediction needs, and all that is saved: the model and a posterior over its inducing outputs."""
+
+    model: DGP
+    posterior: Posterior
+
+
+class Inference(NamedTuple):
+    """A method for inferring a DGP's posterior and hyper-parameters.
+
+    `init(model, batch, *, key) -> state`; `step(state, batch, *, key) -> (state, info)`, where `info` maps names
+    to scalars and holds at least `"loss"`; `fitted(state) -> Fitted`.
+    """
+
+    init: Callable[..., State]
+    step: Callable[..., tuple[State, Info]]
+    fitted: Callable[[State], Fitted]
+
+
+def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
+    """Adam with a flat start and a cosine end: the schedule of every method here."""
+    hold = steps // 4
+    schedule = optax.join_schedules(
+        [
+            optax.constant_schedule(learning_rate),
+            optax.cosine_decay_schedule(learning_rate, max(steps - hold, 1)),
+        ],
+        [hold],
+    )
+    return optax.adam(schedule, b1=0.9, b2=0.99)
+
+
+def ascend(optimiser, gradient, opt_state, params):
+    """One step uphill: `(params, opt_state)` after adding the update of the negated gradient."""
+    descent = jax.tree.map(lambda g: -g, gradient)
+    updates, opt_state = optimiser.update(descent, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state
+
+
+__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend"]

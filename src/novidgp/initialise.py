@@ -1,0 +1,95 @@
+"""Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
+
+Measured choices (docs/method.md): inner layers start nearly deterministic (kernel variance 0.01), the noise
+starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
+width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from sklearn.cluster import KMeans, MiniBatchKMeans
+
+from novidgp.dgp import DGP
+from novidgp.kernels import make_kernel
+from novidgp.layers import GPLayer
+from novidgp.likelihoods import latent_width, make_likelihood
+from novidgp.means import Linear, Zero, linear_start
+
+_KMEANS_ROWS = 10_000
+
+
+class ModelConfig(NamedTuple):
+    """Everything that decides the shape and the start of a DGP. Plain values only: it is saved as JSON."""
+
+    num_layers: int = 2
+    num_inducing: int = 100
+    hidden_dim: int | None = None
+    kernel: str = "rq"
+    kernel_sharing: str = "separate"
+    mean: str = "linear"
+    likelihood: str = "gaussian"
+    whiten: bool = True
+    noise: float = 0.5
+    lengthscale: float = 0.5
+    hidden_variance: float = 0.01
+    num_targets: int = 1
+    num_classes: int | None = None
+    dtype: str = "float32"
+
+
+def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """K-means centres of the inputs; rows of the inputs where k-means has too few distinct ones."""
+    rng = np.random.default_rng(seed)
+    if len(inputs) > _KMEANS_ROWS:
+        inputs = inputs[rng.choice(len(inputs), _KMEANS_ROWS, replace=False)]
+    distinct = np.unique(inputs, axis=0)
+    if len(distinct) <= count:
+        extra = distinct[rng.integers(len(distinct), size=count - len(distinct))]
+        spread = distinct.std(0) + 1e-3
+        return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
+    method = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
+    return method(count, n_init=1, random_state=seed).fit(inputs).cluster_centers_
+
+
+def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
+    """A DGP at its start, for scaled training `inputs`."""
+    rng = np.random.default_rng([seed, 1])
+    dtype = jnp.dtype(config.dtype)
+    width = inputs.shape[1]
+    hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
+    last = latent_width(config.likelihood, config.num_targets, config.num_classes)
+    sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
+    points = inducing_points(inputs, config.num_inducing, seed)
+
+    layers = []
+    for index in range(config.num_layers):
+        final = index == config.num_layers - 1
+        outputs = last if final else hidden
+        units = outputs if config.kernel_sharing == "separate" and not final else 1
+        weight = linear_start(sample, outputs)
+        mean = Zero(outputs)
+        if config.mean != "zero" and not final:
+            mean = Linear(
+                jnp.asarray(weight, dtype), jnp.zeros(outputs, dtype), config.mean == "linear-learned"
+            )
+        jitter = np.exp(0.3 * rng.standard_normal((units, points.shape[1]))) if units > 1 else 1.0
+        lengthscale = (
+            config.lengthscale * np.sqrt(points.shape[1]) * jitter * np.ones((units, points.shape[1]))
+        )
+        variance = np.full(units, 1.0 if final else config.hidden_variance)
+        layers.append(
+            GPLayer(
+                make_kernel(config.kernel, jnp.asarray(lengthscale, dtype), jnp.asarray(variance, dtype)),
+                jnp.asarray(np.broadcast_to(points, (units, *points.shape)), dtype),
+                mean,
+                outputs,
+            )
+        )
+        if config.mean != "zero":
+            sample, points = sample @ weight, points @ weight
+        elif not final:
+            points = rng.standard_normal((config.num_inducing, outputs))
+    likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype)
+    return DGP(tuple(layers), likelihood, config.whiten)

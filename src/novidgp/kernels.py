@@ -1,0 +1,192 @@
+"""Covariance functions: radial profiles over one shared distance routine.
+
+A kernel carries a leading *unit* axis `q` on every parameter: `q = 1` is one kernel shared by all
+outputs of a layer, `q = p` one kernel per output. Inputs are `(q, n, d)` or broadcast to it; Gram
+matrices are `(q, n, m)`. Positive parameters live as logarithms.
+"""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Float[Array, "*q n m"]:
+    """`|x|^2 + |z|^2 - 2 x.z`, clipped at zero; centred first, so that far-off data keep their digits."""
+    centre = jax.lax.stop_gradient(jnp.mean(z, axis=-2, keepdims=True))
+    x, z = x - centre, z - centre
+    cross = x @ jnp.swapaxes(z, -1, -2)
+    norms = jnp.sum(x * x, -1)[..., :, None] + jnp.sum(z * z, -1)[..., None, :]
+    return jnp.maximum(norms - 2.0 * cross, 0.0)
+
+
+# --- profiles: k(r^2) with unit variance; derivatives in r^2 that are finite at zero ----------------
+
+
+def _rbf(r2, _shape):
+    return jnp.exp(-0.5 * r2)
+
+
+@jax.custom_jvp
+def _rq(r2, shape):
+    return jnp.exp(-shape * jnp.log(1.0 + r2 / (2.0 * shape)))
+
+
+@_rq.defjvp
+def _rq_jvp(primals, tangents):
+    """Reuses the value: `dk/dr2 = -k / (2 (1 + r2/2a))`, `dk/da = k (u/(1+u) - log(1+u))`, `u = r2/2a`."""
+    (r2, shape), (dr2, dshape) = primals, tangents
+    value = _rq(r2, shape)
+    base = 1.0 + r2 / (2.0 * shape)
+    inverse = 1.0 / base
+    tangent = (-0.5 * value * inverse) * dr2 + value * (1.0 - inverse - jnp.log(base)) * dshape
+    return value, tangent
+
+
+def _radius(r2):
+    """A square root whose derivatives stay finite at zero."""
+    tiny = 1e-12 if r2.dtype == jnp.float32 else 1e-24
+    return jnp.sqrt(jnp.maximum(r2, tiny))
+
+
+def _matern12(r2, _shape):
+    return jnp.exp(-_radius(r2))
+
+
+@jax.custom_jvp
+def _matern32(r2, _shape):
+    r = jnp.sqrt(3.0) * _radius(r2)
+    return (1.0 + r) * jnp.exp(-r)
+
+
+@_matern32.defjvp
+def _matern32_jvp(primals, tangents):
+    r2, shape = primals
+    return _matern32(r2, shape), -1.5 * jnp.exp(-jnp.sqrt(3.0) * _radius(r2)) * tangents[0]
+
+
+@jax.custom_jvp
+def _matern52(r2, _shape):
+    r = jnp.sqrt(5.0) * _radius(r2)
+    return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+
+
+@_matern52.defjvp
+def _matern52_jvp(primals, tangents):
+    r2, shape = primals
+    r = jnp.sqrt(5.0) * _radius(r2)
+    return _matern52(r2, shape), -(5.0 / 6.0) * (1.0 + r) * jnp.exp(-r) * tangents[0]
+
+
+PROFILES: dict[str, Callable] = {
+    "rq": _rq,
+    "rbf": _rbf,
+    "matern12": _matern12,
+    "matern32": _matern32,
+    "matern52": _matern52,
+}
+
+
+# --- kernels ------------------------------------------------------------------------------------------
+
+
+class Kernel(eqx.Module):
+    """A covariance function with `units` independent copies of its parameters."""
+
+    @abc.abstractmethod
+    def gram(self, x: Float[Array, "#q n d"], z: Float[Array, "#q m d"]) -> Float[Array, "q n m"]:
+        """`k(x_i, z_j)` for every unit."""
+
+    @abc.abstractmethod
+    def variance(self) -> Float[Array, " q"]:
+        """`k(x, x)`, the same everywhere: all kernels here are stationary."""
+
+
+class Stationary(Kernel):
+    """`variance * profile(|(x - z) / lengthscale|^2)` with one lengthscale per input (ARD).
+
+    `log_shape` is the rational-quadratic kernel's `log alpha`; other profiles ignore it.
+    """
+
+    log_variance: Float[Array, " q"]
+    log_lengthscale: Float[Array, "q d"]
+    log_shape: Float[Array, " q"] | None
+    profile: str = eqx.field(static=True)
+
+    def gram(self, x, z):
+        """The profile over scaled distances, for every unit."""
+        scale = jnp.exp(-self.log_lengthscale)[:, None, :]
+        shape = None if self.log_shape is None else jnp.exp(self.log_shape)[:, None, None]
+        correlation = PROFILES[self.profile](squared_distance(x * scale, z * scale), shape)
+        return jnp.exp(self.log_variance)[:, None, None] * correlation
+
+    def variance(self):
+        """The signal variance of every unit."""
+        return jnp.exp(self.log_variance)
+
+
+class Sum(Kernel):
+    """Sum of kernels over the same inputs."""
+
+    parts: tuple[Kernel, ...]
+
+    def gram(self, x, z):
+        """Gram matrices add."""
+        return sum(part.gram(x, z) for part in self.parts)
+
+    def variance(self):
+        """Variances add."""
+        return sum(part.variance() for part in self.parts)
+
+
+class Product(Kernel):
+    """Product of kernels over the same inputs."""
+
+    parts: tuple[Kernel, ...]
+
+    def gram(self, x, z):
+        """Gram matrices multiply, element by element."""
+        return jnp.prod(jnp.stack([part.gram(x, z) for part in self.parts]), axis=0)
+
+    def variance(self):
+        """Variances multiply."""
+        return jnp.prod(jnp.stack([part.variance() for part in self.parts]), axis=0)
+
+
+def stationary(
+    profile: str,
+    lengthscale: Float[Array, "q d"],
+    variance: Float[Array, " q"],
+    *,
+    shape: float = 1.0,
+) -> Stationary:
+    """A stationary kernel from parameters in natural units."""
+    log_shape = jnp.full_like(variance, jnp.log(shape)) if profile == "rq" else None
+    return Stationary(jnp.log(variance), jnp.log(lengthscale), log_shape, profile)
+
+
+def make_kernel(spec: str, lengthscale: Float[Array, "q d"], variance: Float[Array, " q"]) -> Kernel:
+    """A kernel from its name, with `+` and `*` for sums and products: `"rbf"`, `"rq+matern12"`.
+
+    A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's
+    first factor carries all of it, so that the whole has the variance asked for.
+    """
+    terms = spec.split("+")
+    built = []
+    for term in terms:
+        names = [name.strip() for name in term.split("*")]
+        share = variance / len(terms)
+        ones = jnp.ones_like(variance)
+        factors = tuple(
+            stationary(name, lengthscale, share if i == 0 else ones) for i, name in enumerate(names)
+        )
+        built.append(factors[0] if len(factors) == 1 else Product(factors))
+    return built[0] if len(built) == 1 else Sum(tuple(built))
+
+
+def kernel_names(spec: str) -> list[str]:
+    """The profile names that occur in a kernel expression."""
+    return [name.strip() for term in spec.split("+") for name in term.split("*")]

@@ -1,0 +1,114 @@
+"""One Gaussian-process layer, conditioned on its inducing outputs.
+
+With `R = chol(K_ZZ)^-1` and `A = K_hZ R^T`, a layer maps its input `h` to
+
+    f = m(h) + A V + eps * sqrt(k(h, h) - rowsum(A * A)),
+
+where `V` are the whitened inducing outputs, `U = m(Z) + chol(K_ZZ) V`, whose prior is N(0, I). The same
+`A` serves every inference method; only what is done with `V` differs.
+
+Axes: k posterior samples, n rows, d inputs, p outputs, m inducing points, q kernel units (1 or p).
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from novidgp.kernels import Kernel
+from novidgp.linalg import add_jitter, inverse_cholesky
+from novidgp.means import MeanFunction
+
+_VARIANCE_FLOOR = 1e-8
+
+
+class Gaussian(NamedTuple):
+    """A Gaussian over one layer's inducing outputs, independent between outputs."""
+
+    mean: Float[Array, "m p"]
+    scale: Float[Array, "p m m"]
+
+
+class Moments(NamedTuple):
+    """Mean and marginal variance of a layer's output; the variance broadcasts against the mean."""
+
+    mean: Float[Array, "*k n p"]
+    variance: Float[Array, "*k n q"]
+
+
+class GPLayer(eqx.Module):
+    """A multi-output GP with inducing points; `q = 1` shares kernel and points between outputs."""
+
+    kernel: Kernel
+    inducing: Float[Array, "q m d"]
+    mean: MeanFunction
+    outputs: int = eqx.field(static=True)
+
+    @property
+    def num_inducing(self) -> int:
+        """The number of inducing points, `m`."""
+        return self.inducing.shape[1]
+
+    def root(self) -> Float[Array, "q m m"]:
+        """`chol(K_ZZ)^-1` of every kernel unit."""
+        gram = self.kernel.gram(self.inducing, self.inducing)
+        return inverse_cholesky(add_jitter(gram, self.kernel.variance())[0])
+
+    def basis(self, h: Float[Array, "n d"]) -> tuple[Float[Array, "q n m"], Float[Array, "q n"]]:
+        """`A`, and what the inducing points leave unexplained of the prior variance."""
+        cross = self.kernel.gram(h[None], self.inducing)
+        basis = cross @ jnp.swapaxes(self.root(), -1, -2)
+        variance = self.kernel.variance()[:, None] - jnp.sum(basis * basis, axis=-1)
+        return basis, jnp.maximum(variance, _VARIANCE_FLOOR)
+
+    def conditional(self, h: Float[Array, "*#k n d"], v: Float[Array, "k m p"]) -> Moments:
+        """`p(f | h, V)`. An `h` without sample axis is shared: its `A` is computed once for all k."""
+        basis, variance = self.basis(h.reshape(-1, h.shape[-1]))
+        if h.ndim == 2:
+            mean = _project_shared(basis, v)
+            variance = variance.T[None]
+        else:
+            samples, rows = h.shape[:2]
+            mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
+            variance = jnp.moveaxis(variance.reshape(-1, samples, rows), 0, -1)
+        return Moments(self.mean(h) + mean, variance)
+
+    def marginal(self, h: Float[Array, "*k n d"], q: Gaussian) -> Moments:
+        """`E_q(V)[p(f | h, V)]`, row by row: the inducing outputs integrated out analytically."""
+        basis, variance = self.basis(h.reshape(-1, h.shape[-1]))
+        mean = _project_shared(basis, q.mean[None])[0]
+        variance = variance + jnp.sum((basis @ q.scale) ** 2, axis=-1)
+        shape = (*h.shape[:-1], self.outputs)
+        return Moments(self.mean(h) + mean.reshape(shape), variance.T.reshape(shape))
+
+    def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
+        """`V` from `U`: `R (U - m(Z))`, output by output."""
+        centred = u - self._inducing_mean()
+        root = jnp.broadcast_to(self.root(), (self.outputs, self.num_inducing, self.num_inducing))
+        return jnp.einsum("pij,kjp->kip", root, centred)
+
+    def log_det_root(self) -> Float[Array, ""]:
+        """`sum_p log |chol(K_ZZ)^-1|`: the Jacobian that separates the densities of U and V."""
+        per_unit = jnp.sum(jnp.log(jnp.diagonal(self.root(), axis1=-2, axis2=-1)), axis=-1)
+        return jnp.sum(jnp.broadcast_to(per_unit, (self.outputs,)))
+
+    def _inducing_mean(self) -> Float[Array, "m p"]:
+        values = self.mean(self.inducing)
+        return values[0] if len(values) == 1 else jnp.diagonal(values, axis1=0, axis2=2)
+
+
+def _project_shared(basis: Float[Array, "q n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:
+    """`A V` for inputs that all samples share: one GEMM per kernel unit."""
+    samples, points, outputs = v.shape
+    if basis.shape[0] == 1:
+        folded = jnp.moveaxis(v, 1, 0).reshape(points, samples * outputs)
+        return jnp.moveaxis((basis[0] @ folded).reshape(-1, samples, outputs), 1, 0)
+    return jnp.transpose(basis @ jnp.transpose(v, (2, 1, 0)), (2, 1, 0))
+
+
+def _project_samples(basis: Float[Array, "q k n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:
+    """`A V` where every sample has inputs of its own."""
+    if basis.shape[0] == 1:
+        return jnp.einsum("knm,kmp->knp", basis[0], v)
+    return jnp.einsum("pknm,kmp->knp", basis, v)

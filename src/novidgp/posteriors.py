@@ -1,0 +1,67 @@
+"""What an inference method returns: something that can be sampled.
+
+A posterior is over the inducing outputs of all layers jointly. `propagate` is the one way prediction uses it:
+paths through the model, last layer's moments. Most posteriors sample V and condition; a Gaussian one integrates
+V out row by row, which needs fewer paths for the same accuracy.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.dgp import DGP, Inducing
+from novidgp.layers import Gaussian, Moments
+from novidgp.noise import normal
+
+
+class Posterior(eqx.Module):
+    """A distribution over the inducing outputs of all layers."""
+
+    @abc.abstractmethod
+    def sample(self, count: int, *, key: PRNGKeyArray) -> Inducing:
+        """`count` joint draws, on the leading axis of every layer's array."""
+
+    @abc.abstractmethod
+    def propagate(self, model: DGP, x: Float[Array, "n d"], num_paths: int, *, key: PRNGKeyArray) -> Moments:
+        """`num_paths` paths through `model`: moments of the last layer, `(num_paths, n, p)`."""
+
+
+def propagate_samples(posterior: Posterior, model: DGP, x, num_paths: int, *, key: PRNGKeyArray) -> Moments:
+    """Sample V, then condition on it: what every posterior without a closed form does."""
+    sample_key, path_key = jax.random.split(key)
+    return model.propagate(x, posterior.sample(num_paths, key=sample_key), key=path_key)
+
+
+class GaussianPosterior(Posterior):
+    """Independent Gaussians over layers and outputs, with a full covariance within each (SVGP, DSVI).
+
+    In the model's own coordinates: V where it is whitened, U where it is not.
+    """
+
+    mean: tuple[Float[Array, "m p"], ...]
+    log_diagonal: tuple[Float[Array, "p m"], ...]
+    lower: tuple[Float[Array, "p m m"], ...]
+
+    def factors(self) -> tuple[Gaussian, ...]:
+        """Mean and Cholesky factor of every layer."""
+        diagonals = (jnp.exp(d)[..., None] * jnp.eye(d.shape[-1], dtype=d.dtype) for d in self.log_diagonal)
+        return tuple(
+            Gaussian(mean, jnp.tril(lower, -1) + diagonal)
+            for mean, diagonal, lower in zip(self.mean, diagonals, self.lower, strict=True)
+        )
+
+    def sample(self, count, *, key):
+        """`mean + scale eps` for every layer and output."""
+        keys = jax.random.split(key, len(self.mean))
+        return tuple(
+            q.mean + jnp.einsum("pij,kjp->kip", q.scale, normal(k, (count, *q.mean.shape), q.mean.dtype))
+            for q, k in zip(self.factors(), keys, strict=True)
+        )
+
+    def propagate(self, model, x, num_paths, *, key):
+        """With V integrated out analytically in every layer."""
+        moments = model.propagate_marginal(x, model.whiten_gaussian(self.factors()), num_paths, key=key)
+        return Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape[1:])) for m in moments))
