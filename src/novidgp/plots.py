@@ -1,0 +1,108 @@
+"""Pictures of a fit. Figures are made without pyplot: no window, no global state, safe in any thread."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+OURS, PEER, INK, MUTED = "#1f6f8b", "#b5562c", "#22262b", "#737a83"
+
+
+class Bands(NamedTuple):
+    """A predictive distribution along a line: the median and central intervals by their coverage."""
+
+    title: str
+    x: np.ndarray
+    median: np.ndarray
+    intervals: Mapping[float, tuple[np.ndarray, np.ndarray]]
+    color: str = OURS
+
+
+def predictive_bands(
+    panels: Sequence[Bands],
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    truth: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Figure:
+    """Panels side by side on common axes: data points, median, and one shade per interval, widest palest."""
+    figure, axes = _figure(columns=len(panels), width=5.4 * len(panels), height=4.2)
+    for index, (ax, bands) in enumerate(zip(axes, panels, strict=True)):
+        widest_first = sorted(bands.intervals, reverse=True)
+        for depth, coverage in enumerate(widest_first):
+            lower, upper = bands.intervals[coverage]
+            ax.fill_between(
+                bands.x,
+                lower,
+                upper,
+                color=bands.color,
+                alpha=0.18 + 0.17 * depth,
+                linewidth=0,
+                label=f"{coverage:.0%} of new points",
+            )
+        if truth is not None:
+            ax.plot(*truth, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="truth, without noise")
+        ax.plot(bands.x, bands.median, color=bands.color, linewidth=1.8, label="median")
+        ax.scatter(x, y, s=9, color=INK, alpha=0.55, linewidths=0, label="training data", zorder=3)
+        ax.set_title(bands.title, loc="left", fontsize=11.5, color=INK)
+        ax.set_xlabel("x")
+        ax.set_ylabel("y" if index == 0 else "")
+        ax.legend(loc="lower right", frameon=False, fontsize=8.5)
+    low, high = float(np.min(y)), float(np.max(y))
+    for ax in axes:
+        ax.set_xlim(float(panels[0].x.min()), float(panels[0].x.max()))
+        ax.set_ylim(low - 0.45 * (high - low), high + 0.15 * (high - low))
+    return figure
+
+
+def training_curve(losses: Mapping[str, np.ndarray], ylabel: str = "negative ELBO per row") -> Figure:
+    """One panel per fit: the loss of every step, pale, and its running median."""
+    figure, axes = _figure(columns=len(losses), width=5.4 * len(losses), height=3.6)
+    for index, (ax, (title, loss)) in enumerate(zip(axes, losses.items(), strict=True)):
+        loss = np.asarray(loss, np.float64)
+        steps = np.arange(1, len(loss) + 1)
+        smooth = _running_median(loss, max(len(loss) // 40, 1))
+        ax.plot(steps, loss, color=OURS, alpha=0.25, linewidth=0.8, label="each step")
+        ax.plot(steps, smooth, color=OURS, linewidth=1.8, label="running median")
+        ax.set_title(title, loc="left", fontsize=11.5, color=INK)
+        ax.set_xlabel("step")
+        ax.set_ylabel(ylabel if index == 0 else "")
+        ax.legend(loc="upper right", frameon=False, fontsize=8.5)
+        finite = loss[np.isfinite(loss)]
+        if len(finite):
+            top, bottom = np.quantile(finite, [0.995, 0.0])
+            margin = 0.05 * max(top - bottom, 1e-6)
+            ax.set_ylim(bottom - margin, top + margin)
+        ax.set_xlim(0, max(len(loss), 1))
+    return figure
+
+
+def save_png(figure: Figure, path: str | Path) -> Path:
+    """Draw a figure to a PNG file and return its path."""
+    path = Path(path)
+    FigureCanvasAgg(figure)
+    figure.savefig(path, format="png", dpi=150, facecolor="white")
+    return path
+
+
+def _running_median(values: np.ndarray, half: int) -> np.ndarray:
+    padded = np.pad(values, half, mode="edge")
+    return np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
+
+
+def _figure(columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = [figure.add_subplot(1, columns, index + 1) for index in range(columns)]
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[["left", "bottom"]].set_color(MUTED)
+        ax.tick_params(colors=MUTED, labelsize=9)
+        ax.xaxis.label.set_color(INK)
+        ax.yaxis.label.set_color(INK)
+        ax.grid(color="#e6e8eb", linewidth=0.7)
+        ax.set_axisbelow(True)
+    return figure, axes
