@@ -1,0 +1,63 @@
+"""What all commands share: where text goes, and how a user's mistake is told in one line."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEBUG_VARIABLE = "NOVIDGP_DEBUG"
+
+
+def out() -> "Console":
+    """The console of results."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def err() -> "Console":
+    """The console of errors, warnings and progress: results stay clean for a pipe."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def complain(message: str, *, style: str = "red", label: str = "error") -> None:
+    """One coloured line on stderr."""
+    from rich.text import Text
+
+    line = " ".join(message.split())
+    err().print(Text.assemble((f"{label}: ", f"bold {style}"), (line, style)))
+
+
+def warn(message: str) -> None:
+    """A yellow line on stderr."""
+    complain(message, style="yellow", label="warning")
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Show what a user can put right as one red line with exit code 1, and warnings as yellow lines.
+
+    With the environment variable NOVIDGP_DEBUG set, errors keep their traceback.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        try:
+            yield
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise typer.Exit(1) from None
+        except (ValueError, OSError, ImportError) as error:
+            if os.environ.get(DEBUG_VARIABLE):
+                raise
+            complain(str(error) or type(error).__name__)
+            raise typer.Exit(1) from error

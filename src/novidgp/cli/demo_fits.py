@@ -1,0 +1,150 @@
+"""The fits of the demo: two built-in problems, each with a deep GP and with scikit-learn's exact GP."""
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import novidgp
+from novidgp import metrics
+from novidgp.datasets import load_dataset, nonstationary_curve
+from novidgp.plots import OURS, PEER, Bands, predictive_bands
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+EXACT = "exact GP"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Training and test rows, and how deep and how long to fit."""
+
+    name: str
+    about: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A deep GP and an exact GP on the same rows, with the seconds of each fit."""
+
+    ours: Any
+    exact: Any
+    seconds: tuple[float, float]
+
+
+def problems(steps: int) -> list[Problem]:
+    """A curve on which one lengthscale cannot be right, and a table of patients."""
+    X, y = nonstationary_curve(200, seed=0)
+    X_test, y_test = nonstationary_curve(1000, seed=1)
+    curve = Problem(
+        "curve",
+        "200 noisy points; smooth, then a jump, then ever faster waves",
+        X,
+        y,
+        X_test,
+        y_test,
+        {"num_layers": 2, "num_inducing": 50, "hidden_dim": 2, "max_steps": steps},
+    )
+    diabetes = load_dataset("diabetes")
+    order = np.random.default_rng(0).permutation(len(diabetes))
+    test, train = order[:88], order[88:]
+    patients = Problem(
+        "diabetes",
+        f"{len(train)} patients, 10 measurements; {len(test)} held out",
+        diabetes.X[train],
+        diabetes.y[train],
+        diabetes.X[test],
+        diabetes.y[test],
+        {"num_layers": 2, "num_inducing": 50, "hidden_dim": 5, "max_steps": max(steps // 2, 1)},
+    )
+    return [curve, patients]
+
+
+def fit_both(problem: Problem, seed: int) -> Pair:
+    """Fit the deep GP, then the exact one."""
+    start = time.perf_counter()
+    ours = novidgp.DGPRegressor(random_state=seed, **problem.settings).fit(problem.X, problem.y)
+    middle = time.perf_counter()
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RationalQuadratic(1.0, 1.0, (1e-3, 1e3), (1e-3, 1e5))
+    noise = WhiteKernel(0.1, (1e-5, 1e1))
+    exact_gp = GaussianProcessRegressor(
+        kernel + noise, normalize_y=True, n_restarts_optimizer=1, random_state=seed
+    )
+    exact = make_pipeline(StandardScaler(), exact_gp)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        exact.fit(problem.X, problem.y)
+    return Pair(ours, exact, (middle - start, time.perf_counter() - middle))
+
+
+def empty_table() -> "Table":
+    """The table's headings."""
+    from rich.table import Table
+
+    table = Table("data", "model", title="on rows held out", title_justify="left")
+    for heading in ("RMSE", "NLL", "in 50 %", "in 90 %", "seconds"):
+        table.add_column(heading, justify="right")
+    return table
+
+
+def add_rows(table: "Table", problem: Problem, pair: Pair) -> None:
+    """One line for each of the two models."""
+    X, y = problem.X_test, problem.y_test
+    levels = [level for coverage in (0.5, 0.9) for level in metrics.interval_levels(coverage)]
+    mean, std = pair.exact.predict(X, return_std=True)
+    rows = {
+        f"deep GP, {problem.settings['num_layers']} layers": (
+            pair.ours.predict(X),
+            pair.ours.log_density(X, y),
+            pair.ours.predict_quantiles(X, levels),
+        ),
+        EXACT: (mean, norm.logpdf(y, mean, std), gaussian_quantiles(mean, std, levels)),
+    }
+    for index, (model, (centre, density, quantiles)) in enumerate(rows.items()):
+        table.add_row(
+            problem.name if index == 0 else "",
+            model,
+            f"{metrics.rmse(y, centre):.4g}",
+            f"{metrics.nll(density):.3f}",
+            f"{metrics.interval_coverage(y, quantiles[:, 0], quantiles[:, 1]):.0%}",
+            f"{metrics.interval_coverage(y, quantiles[:, 2], quantiles[:, 3]):.0%}",
+            f"{pair.seconds[index]:.1f}",
+            end_section=index == 1,
+        )
+
+
+def gaussian_quantiles(mean: np.ndarray, std: np.ndarray, levels: list[float]) -> np.ndarray:
+    """Quantiles `(n, q)` of independent Gaussians."""
+    return mean[:, None] + std[:, None] * norm.ppf(levels)
+
+
+def bands_figure(problem: Problem, pair: Pair) -> "Figure":
+    """Both predictive distributions along the curve, a little beyond its ends."""
+    x = np.linspace(-1.15, 1.15, 461)
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    mean, std = pair.exact.predict(x[:, None], return_std=True)
+    panels = [
+        _bands("deep GP, 2 layers", x, pair.ours.predict_quantiles(x[:, None], levels), OURS),
+        _bands(f"{EXACT} (scikit-learn)", x, gaussian_quantiles(mean, std, levels), PEER),
+    ]
+    return predictive_bands(panels, problem.X[:, 0], problem.y)
+
+
+def _bands(title: str, x: np.ndarray, quantiles: np.ndarray, color: str) -> Bands:
+    intervals = {0.9: (quantiles[:, 0], quantiles[:, 4]), 0.5: (quantiles[:, 1], quantiles[:, 3])}
+    return Bands(title, x, quantiles[:, 2], intervals, color)

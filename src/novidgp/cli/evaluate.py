@@ -1,0 +1,31 @@
+"""`novidgp evaluate`: score a saved model on rows with known targets."""
+
+from typing import Annotated
+
+import typer
+
+from novidgp.cli.console import out, told_plainly
+
+
+@told_plainly()
+def evaluate_command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by `novidgp fit`.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A table with the target column.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Score a saved model: error, log density, coverage and CRPS, or accuracy and calibration."""
+    import json
+
+    from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
+    from novidgp.cli.scores import score_table, scores
+    from novidgp.tables import read_table, split_target, target_values
+
+    estimator, encoding = load_with_encoding(model)
+    frame = read_table(data)
+    features, target = split_target(frame, encoding.target)
+    warn_of_extra_columns(encoding, features)
+    values = scores(estimator, encoding.encode(features), target_values(target, encoding.task))
+    if as_json:
+        typer.echo(json.dumps({"rows": len(frame), **values}))
+    else:
+        out().print(score_table(values, f"{model} on {len(frame):,} rows of {data}"))

@@ -1,0 +1,155 @@
+"""`novidgp fit`: from a table to a model file."""
+
+from typing import Annotated, Any
+
+import typer
+
+from novidgp.cli.console import out, told_plainly, warn
+
+
+@told_plainly()
+def fit_command(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="A .csv, .parquet or .npz file, or a name from `novidgp data list`."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", metavar="COL", help="Column to predict.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="MODEL", help="Model file.  [default: DATA.novidgp]")
+    ] = None,
+    task: Annotated[
+        str, typer.Option(help="regression, classification, or auto: classification for text and true/false.")
+    ] = "auto",
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="COL", help="Leave a column out; repeatable.")
+    ] = None,
+    test_fraction: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
+    ] = 0.0,
+    inference: Annotated[str, typer.Option(help="Inference method.")] = "dsvi",
+    layers: Annotated[int, typer.Option(min=1, help="GP layers; 1 is a sparse GP.")] = 2,
+    inducing: Annotated[int, typer.Option(min=1, help="Inducing points per layer.")] = 100,
+    hidden: Annotated[
+        int | None, typer.Option(min=1, help="Width of hidden layers.  [default: features, at most 30]")
+    ] = None,
+    kernel: Annotated[
+        str, typer.Option(help="rq, rbf, matern12, matern32, matern52, or a sum or product: rq+matern12.")
+    ] = "rq",
+    likelihood: Annotated[
+        str | None,
+        typer.Option(help="gaussian, student-t, heteroscedastic, poisson; for classes bernoulli, softmax."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 1000,
+    validation_fraction: Annotated[
+        float | None, typer.Option(help="Share of rows that choose the best model.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many chunks of 100 steps without progress.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Option of the inference method; repeatable."),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal models.")] = 0,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Save the run here, and resume from it.")
+    ] = None,
+) -> None:
+    """Fit a deep Gaussian process to a table and save it to one file."""
+    import time
+    from pathlib import Path
+
+    import numpy as np
+
+    from novidgp.cli.models import ENCODING
+    from novidgp.cli.scores import score_table, scores
+    from novidgp.tables import (
+        TableEncoding,
+        TableError,
+        choose_task,
+        read_table,
+        split_target,
+        target_values,
+    )
+
+    options = parse_options(option or [])
+    path = Path(output or f"{Path(data).name.split('.')[0]}.novidgp")
+    if path.is_dir() or not path.parent.is_dir():
+        raise TableError(f"--out {path}: not a file in a directory that exists; create {path.parent} first")
+    frame = read_table(data)
+    if target is None:
+        if "y" not in frame.columns or Path(data).suffix.lower() == ".csv":
+            raise typer.BadParameter(
+                f"name the column to predict, one of: {', '.join(frame.columns[:20])}", param_hint="--target"
+            )
+        target = "y"
+    absent = [name for name in drop or [] if name not in frame.columns]
+    if absent:
+        raise TableError(f"--drop {absent[0]}: the table has no such column")
+    features, column = split_target(frame.drop(columns=drop or []), target)
+    kind = choose_task(column, task)
+    if kind == "regression" and task == "auto" and column.nunique() <= 2:
+        warn(f"target {target!r} has two values; for classes use --task classification")
+    encoding = TableEncoding.learn(features, target, kind)
+    X, y = encoding.encode(features), target_values(column, kind)
+
+    held_out = round(test_fraction * len(X))
+    order = np.random.default_rng(seed).permutation(len(X))
+    test, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+    settings = {
+        "inference": inference,
+        "num_layers": layers,
+        "num_inducing": inducing,
+        "hidden_dim": hidden,
+        "kernel": kernel,
+        "max_steps": steps,
+        "batch_size": batch_size,
+        "validation_fraction": validation_fraction,
+        "patience": patience,
+        "inference_options": options or None,
+        "dtype": dtype,
+        "random_state": seed,
+        "checkpoint": checkpoint,
+    } | ({} if likelihood is None else {"likelihood": likelihood})
+    console = out()
+    console.print(
+        f"{kind} of {target!r}: {len(train):,} rows, {len(features.columns)} columns, {X.shape[1]} features"
+    )
+    start = time.perf_counter()
+    model = make_estimator(kind, settings).fit(X[train], y[train])
+    seconds = time.perf_counter() - start
+    console.print(f"{len(model.history_['loss']):,} steps in {seconds:.1f} s: {model.fit_status_}")
+    if held_out:
+        values = scores(model, X[test], y[test])
+        console.print(score_table(values, f"{held_out:,} rows held out"))
+    model.save(path, extra={ENCODING: encoding.to_json()})
+    console.print(f"saved {path}")
+
+
+def make_estimator(task: str, settings: dict[str, Any]) -> Any:
+    """The estimator of a task."""
+    import novidgp
+
+    return (novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor)(**settings)
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs as a dictionary; values are JSON where they can be read so, else text."""
+    import json
+
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
+        try:
+            options[name] = json.loads(text)
+        except json.JSONDecodeError:
+            options[name] = text
+    return options

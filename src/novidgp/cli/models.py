@@ -1,0 +1,35 @@
+"""From a model file to an estimator and the encoding of its table."""
+
+from typing import TYPE_CHECKING, Any
+
+from novidgp.cli.console import warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from novidgp.tables import TableEncoding
+
+ENCODING = "table"
+"""Key of the encoding in the model file's `extra`."""
+
+
+def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
+    """The estimator in a model file, and how a table becomes its matrix."""
+    import novidgp
+    from novidgp.tables import TableEncoding, TableError
+
+    model = novidgp.load_model(path)
+    stored = (getattr(model, "extra_", None) or {}).get(ENCODING)
+    if stored is None:
+        raise TableError(
+            f"{path} was saved from Python and knows no column names; load it there with novidgp.load_model"
+        )
+    return model, TableEncoding.from_json(stored)
+
+
+def warn_of_extra_columns(encoding: "TableEncoding", frame: "pd.DataFrame") -> None:
+    """Name the columns that the model does not use."""
+    extra = encoding.extra_columns(frame)
+    if extra:
+        shown = ", ".join(map(repr, extra[:8])) + (", ..." if len(extra) > 8 else "")
+        warn(f"columns the model does not know are left out: {shown}")

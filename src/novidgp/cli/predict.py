@@ -1,0 +1,82 @@
+"""`novidgp predict`: predictions of a saved model for a table, as a table."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from novidgp.cli.console import err, told_plainly
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+
+@told_plainly()
+def predict_command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by `novidgp fit`.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv, .parquet or .npz file.")],
+    output: Annotated[
+        str, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file; - for CSV on stdout.")
+    ],
+    quantiles: Annotated[
+        str, typer.Option(help="Levels of the quantiles to write, comma separated; '' for none.")
+    ] = "0.05,0.5,0.95",
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Write the table's own columns before the predictions.")
+    ] = False,
+) -> None:
+    """Predict every row: mean, standard deviation and quantiles, or class probabilities."""
+    import sys
+
+    import pandas as pd
+
+    from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
+    from novidgp.tables import TableError, check_writable_table, read_table, write_table
+
+    levels = parse_levels(quantiles)
+    if output != "-":
+        check_writable_table(output)
+    estimator, encoding = load_with_encoding(model)
+    frame = read_table(data)
+    if not with_inputs:
+        warn_of_extra_columns(encoding, frame)
+    predictions = predict_frame(estimator, encoding.encode(frame), levels)
+    if with_inputs:
+        clash = [name for name in predictions.columns if name in frame.columns]
+        if clash:
+            raise TableError(f"{data} already has a column {clash[0]!r}; rename it or omit --with-inputs")
+        predictions = pd.concat([frame.reset_index(drop=True), predictions], axis=1)
+    if output == "-":
+        predictions.to_csv(sys.stdout, index=False)
+    else:
+        write_table(predictions, output)
+        err().print(f"wrote {len(predictions):,} rows to {output}: {', '.join(predictions.columns)}")
+
+
+def parse_levels(text: str) -> list[float]:
+    """Quantile levels from comma-separated text."""
+    try:
+        levels = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        levels = [-1.0]
+    if not all(0 < level < 1 for level in levels):
+        message = f"{text!r} is no list of levels between 0 and 1, such as 0.05,0.5,0.95"
+        raise typer.BadParameter(message, param_hint="--quantiles")
+    return levels
+
+
+def predict_frame(model: Any, X: "np.ndarray", levels: list[float]) -> "pd.DataFrame":
+    """One row of predictions per row of `X`."""
+    import pandas as pd
+
+    if hasattr(model, "classes_"):
+        probabilities = model.predict_proba(X)
+        columns: dict[str, Any] = {"prediction": model.classes_[probabilities.argmax(axis=1)]}
+        columns |= {f"p({label})": probabilities[:, index] for index, label in enumerate(model.classes_)}
+        return pd.DataFrame(columns)
+    mean, std = model.predict(X, return_std=True)
+    columns = {"mean": mean, "std": std}
+    if levels:
+        values = model.predict_quantiles(X, levels)
+        columns |= {f"q{level:g}": values[:, index] for index, level in enumerate(levels)}
+    return pd.DataFrame(columns)
