@@ -1,0 +1,218 @@
+"""One file for a model or a checkpoint: safetensors, with all that is not an array as JSON in its header.
+
+Nothing in such a file can run code. The JSON sits under the key `novidgp` of the header's `__metadata__`, as
+`{"format_version": 1, "checksum": ..., "metadata": {...}}`. The checksum covers the metadata and the names,
+types, shapes and bytes of the arrays, so that a damaged file is refused and not predicted from. Files are
+written beside their destination and moved into place: whoever reads, and whenever a run is killed, there is
+the old file or the new one.
+"""
+
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+FORMAT_VERSION = 1
+_KEY = "novidgp"
+
+
+class ModelFileError(ValueError):
+    """A file is there but cannot be used; the message says why and what to do."""
+
+
+def save(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Write `arrays` and JSON-able `metadata` to `path`, all or nothing."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"Cannot write {path}: the directory {path.parent} does not exist. Create it first."
+        )
+    # Not np.ascontiguousarray, which gives scalars an axis.
+    plain = {
+        name: np.asarray(a, np.asarray(a).dtype.newbyteorder("="), order="C") for name, a in arrays.items()
+    }
+    for name, array in plain.items():
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"arrays[{name!r}] has dtype {array.dtype}; only numbers can be saved.")
+    text = _canonical(metadata)
+    header = {
+        "format_version": FORMAT_VERSION,
+        "checksum": _checksum(plain, text),
+        "metadata": json.loads(text),
+    }
+    _write_atomically(path, safetensors.numpy.save(plain, {_KEY: _canonical(header)}))
+
+
+def load(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the metadata of a file that `save` wrote; refuses anything else."""
+    path = _existing(path)
+    header = _read_header(path)
+    try:
+        arrays = safetensors.numpy.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, str(error)) from error
+    if _checksum(arrays, _canonical(header["metadata"])) != header["checksum"]:
+        raise _damaged(path, "its checksum does not match its contents")
+    return arrays, header["metadata"]
+
+
+def load_metadata(path: str | os.PathLike) -> dict[str, Any]:
+    """The metadata alone, without reading (or checking) the arrays."""
+    return _read_header(_existing(path))["metadata"]
+
+
+def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """The leaves of a pytree by their paths, such as `prefix.layers[0].inducing`."""
+    import jax
+
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def arrays_to_tree(template: Any, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Any:
+    """The pytree with `template`'s structure and the values of `arrays`.
+
+    The template's leaves may be arrays or `jax.ShapeDtypeStruct`s; every leaf must be there with the
+    template's shape and dtype, and no leaf of another tree under the same prefix may be left over.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    paths, structure = jax.tree_util.tree_flatten_with_path(template)
+    expected = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    leaves = []
+    for name, leaf in expected.items():
+        if name not in arrays:
+            raise ModelFileError(
+                f"There is no array {name!r}: the file was saved from another kind of model."
+            )
+        value = arrays[name]
+        shape, dtype = np.shape(leaf), getattr(leaf, "dtype", np.asarray(leaf).dtype)
+        if value.shape != shape or value.dtype != dtype:
+            raise ModelFileError(
+                f"Array {name!r} is {value.dtype}{list(value.shape)} in the file but {dtype}{list(shape)} in "
+                f"the model: the file was saved from a model of another size or dtype."
+            )
+        array = jnp.asarray(value)
+        if array.dtype != value.dtype:
+            raise ModelFileError(
+                f"Array {name!r} is {value.dtype}, which JAX would cut to {array.dtype}: load it inside "
+                f"`with jax.enable_x64(True):`."
+            )
+        leaves.append(array)
+    for name in arrays:
+        if name not in expected and name.startswith((prefix + ".", prefix + "[")):
+            raise ModelFileError(
+                f"The model has no place for array {name!r}: it was saved from another kind of model."
+            )
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def _canonical(value: Any) -> str:
+    """JSON with one spelling, so that equal values have equal checksums."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"metadata must be plain JSON (text, finite numbers, lists, dicts): {error}"
+        ) from error
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], text: str) -> int:
+    total = zlib.crc32(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        total = zlib.crc32(f"{name}:{array.dtype.str}:{array.shape}".encode(), total)
+        total = zlib.crc32(array.tobytes(), total)
+    return total
+
+
+def _existing(path: str | os.PathLike) -> Path:
+    path = Path(path)
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a directory, not a novidgp file. Give the file's own path.")
+    if not path.exists():
+        raise FileNotFoundError(
+            f"There is no file {path.absolute()}. Check the path, or save a model there first."
+        )
+    return path
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            stored = file.metadata() or {}
+    except safetensors.SafetensorError as error:
+        if _looks_like_safetensors(path):
+            raise _damaged(path, str(error)) from error
+        raise ModelFileError(
+            f"{path} is not a novidgp file (nor any safetensors file). Give a file that novidgp saved."
+        ) from error
+    if _KEY not in stored:
+        raise ModelFileError(
+            f"{path} is a safetensors file of another program. Give a file that novidgp saved."
+        )
+    try:
+        header = json.loads(stored[_KEY])
+        version = int(header["format_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, "its header cannot be read") from error
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format {version}, and this novidgp reads up to {FORMAT_VERSION}. "
+            f"Upgrade novidgp to load it."
+        )
+    if not {"checksum", "metadata"} <= header.keys():
+        raise _damaged(path, "its header is incomplete")
+    return header
+
+
+def _looks_like_safetensors(path: Path) -> bool:
+    """A header length that makes sense and the brace that opens the header: damaged rather than foreign."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    if len(start) < 9:
+        return not start.strip(b"\0") or len(start) == 8
+    return int.from_bytes(start[:8], "little") < 100_000_000 and start[8:9] == b"{"
+
+
+def _damaged(path: Path, reason: str) -> ModelFileError:
+    return ModelFileError(
+        f"{path} is damaged or cut short ({reason}). Copy it again from its source, or save the model anew."
+    )
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # the move itself must survive a power cut too
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+__all__ = [
+    "FORMAT_VERSION",
+    "ModelFileError",
+    "arrays_to_tree",
+    "load",
+    "load_metadata",
+    "save",
+    "tree_to_arrays",
+]
