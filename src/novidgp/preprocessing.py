@@ -1,0 +1,69 @@
+"""Scaling between the user's units and the model's.
+
+Statistics come from the training rows only and are computed in float64 on columns divided by their largest
+magnitude, so that columns of 1e-300 or 1e300 neither vanish nor overflow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+_ROW_MULTIPLE = 64
+_LARGEST_INPUT = 1e5
+"""In training standard deviations: a stationary kernel is back at its prior long before, float32 finite."""
+
+
+class Standardiser(NamedTuple):
+    """`(values - shift) / scale`, column by column. A constant column has infinite scale: it becomes zero."""
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    def inputs(self, values: np.ndarray) -> np.ndarray:
+        """Scaled inputs, clipped where no training row is anywhere near."""
+        with np.errstate(over="ignore"):
+            scaled = (values - self.shift) / self.scale
+        return np.clip(np.nan_to_num(scaled, nan=0.0), -_LARGEST_INPUT, _LARGEST_INPUT)
+
+    def targets(self, values: np.ndarray) -> np.ndarray:
+        """Scaled targets; NaN stays NaN."""
+        with np.errstate(over="ignore"):
+            return np.clip((values - self.shift) / self.scale, -1e15, 1e15)
+
+
+def standardiser(values: np.ndarray) -> Standardiser:
+    """The standardiser of the columns of `values`; NaN entries do not count."""
+    values = np.asarray(values, np.float64)
+    magnitude = np.nanmax(np.abs(values), axis=0)
+    unit = np.where(magnitude > 0, magnitude, 1.0)
+    relative = values / unit
+    centre = np.nanmean(relative, axis=0)
+    spread = np.nanstd(relative, axis=0)
+    scale = unit * np.where(spread > 0, spread, 1.0)
+    constant = (spread <= 16 * np.finfo(np.float64).eps) | (scale < np.finfo(np.float64).tiny)
+    return Standardiser(unit * centre, np.where(constant, np.inf, scale))
+
+
+def identity(columns: int) -> Standardiser:
+    """Leaves the values as they are: labels and counts have no units."""
+    return Standardiser(np.zeros(columns), np.ones(columns))
+
+
+def hold_out(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the rows to train on and of those to validate on."""
+    held = max(1, round(fraction * count))
+    if count - held < 2:
+        raise ValueError(
+            f"validation_fraction={fraction} leaves {count - held} of {count} rows to train on; lower it."
+        )
+    order = np.random.default_rng([seed, 2]).permutation(count)
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def pad_rows(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows up to a multiple of 64, without targets: sets of similar size then share one compiled step."""
+    missing = -len(inputs) % _ROW_MULTIPLE
+    return (
+        np.concatenate([inputs, np.repeat(inputs[:1], missing, axis=0)]),
+        np.concatenate([targets, np.full((missing, targets.shape[1]), np.nan)]),
+    )
