@@ -1,0 +1,295 @@
+"""What the two estimators share: parameters, training, blocks of predictions, and model files."""
+
+import abc
+import warnings
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from novidgp import persist
+from novidgp.dgp import Batch
+from novidgp.inference import METHODS, Fitted, make_inference
+from novidgp.initialise import ModelConfig, build_model
+from novidgp.predictive import Predictive, predictives
+from novidgp.preprocessing import Standardiser, hold_out, identity, pad_rows, standardiser
+from novidgp.train import train
+from novidgp.validation import (
+    DTYPES,
+    MEANS,
+    SHARINGS,
+    check_choice,
+    check_flag,
+    check_fraction,
+    check_inference,
+    check_integer,
+    check_kernel,
+    text_in_inputs,
+)
+
+LARGEST_SEED = 2**31 - 1
+
+
+def precision(dtype: str):
+    """JAX's precision for this thread and this block only: no global switch."""
+    return jax.enable_x64(dtype == "float64")
+
+
+class DGPEstimator(BaseEstimator, abc.ABC):
+    """What the two estimators share: parameters, training, blocks of predictions, files."""
+
+    def __init__(
+        self,
+        inference="dsvi",
+        num_layers=2,
+        num_inducing=100,
+        hidden_dim=None,
+        kernel="rq",
+        kernel_sharing="separate",
+        mean="linear",
+        likelihood="gaussian",
+        whiten=True,
+        max_steps=2000,
+        batch_size=1000,
+        num_predict_samples=100,
+        validation_fraction=None,
+        patience=None,
+        inference_options=None,
+        dtype="float32",
+        random_state=None,
+        verbose=None,
+        checkpoint=None,
+    ):
+        self.inference = inference
+        self.num_layers = num_layers
+        self.num_inducing = num_inducing
+        self.hidden_dim = hidden_dim
+        self.kernel = kernel
+        self.kernel_sharing = kernel_sharing
+        self.mean = mean
+        self.likelihood = likelihood
+        self.whiten = whiten
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.num_predict_samples = num_predict_samples
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.inference_options = inference_options
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    @abc.abstractmethod
+    def fit(self, X, y):
+        """Fit the model to rows `X` and targets `y`."""
+
+    def save(self, path, extra: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file: arrays and JSON, no code.
+
+        `extra` is any JSON-able dict to keep with it; `load_model` gives it back as `extra_`.
+        """
+        check_is_fitted(self)
+        params = self.get_params(deep=False) | {"checkpoint": None}
+        if not isinstance(self.random_state, Integral | None):
+            params["random_state"] = None
+        classes = getattr(self, "classes_", None)
+        names = getattr(self, "feature_names_in_", None)
+        metadata = {
+            "estimator": type(self).__name__,
+            "params": _plain(params),
+            "config": self.config_._asdict(),
+            "method": _plain(self._method),
+            "seed": self.seed_,
+            "n_iter": self.n_iter_,
+            "fit_status": self.fit_status_,
+            "fit_notes": list(self.fit_notes_),
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else names.tolist(),
+            "classes": None if classes is None else {"dtype": classes.dtype.str, "values": classes.tolist()},
+            "target_ndim": self.target_ndim_,
+            "extra": getattr(self, "extra_", None) if extra is None else extra,
+        }
+        arrays = persist.tree_to_arrays(Fitted(self.model_, self.posterior_), "fitted")
+        arrays |= persist.tree_to_arrays(self.input_scaling_, "inputs")
+        arrays |= persist.tree_to_arrays(self.target_scaling_, "targets")
+        arrays |= {f"history/{name}": np.asarray(values) for name, values in self.history_.items()}
+        persist.save(path, arrays, metadata)
+
+    def _restore(self, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Self:
+        """Become the fitted estimator that `save` wrote. Needs no data, only the shape of the model."""
+        config = ModelConfig(**metadata["config"])
+        method = metadata["method"]
+        name, num_data, steps = method["name"], method["num_data"], method["steps"]
+        options = check_inference(name, method["options"], METHODS)
+        width = metadata["n_features_in"]
+
+        def start() -> Fitted:
+            model = build_model(config, np.zeros((1, width)), seed=0)
+            inference = make_inference(name, num_data, steps, **options)
+            batch = Batch(*(jnp.zeros((1, columns), config.dtype) for columns in (width, config.num_targets)))
+            return inference.fitted(inference.init(model, batch, key=jax.random.key(0)))
+
+        with precision(config.dtype):
+            fitted = persist.arrays_to_tree(jax.eval_shape(start), arrays, "fitted")
+        self.model_, self.posterior_ = jax.tree.map(np.asarray, fitted)
+        self.config_ = config
+        self._method = method | {"options": options}
+        self.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
+        self.target_scaling_ = Standardiser(arrays["targets.shift"], arrays["targets.scale"])
+        self.history_ = {
+            key.removeprefix("history/"): values
+            for key, values in arrays.items()
+            if key.startswith("history/")
+        }
+        self.n_features_in_ = width
+        self.seed_ = metadata["seed"]
+        self.n_iter_ = metadata["n_iter"]
+        self.fit_status_ = metadata["fit_status"]
+        self.fit_notes_ = tuple(metadata["fit_notes"])
+        self.target_ndim_ = metadata["target_ndim"]
+        self.extra_ = metadata["extra"]
+        if metadata["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(metadata["feature_names_in"], object)
+        if metadata["classes"] is not None:
+            self.classes_ = np.array(metadata["classes"]["values"], np.dtype(metadata["classes"]["dtype"]))
+        return self
+
+    def _check_parameters(self, likelihoods: tuple[str, ...]) -> dict[str, Any]:
+        """Refuse bad parameters; the options of the inference method."""
+        options = check_inference(self.inference, self.inference_options, METHODS)
+        check_choice("likelihood", self.likelihood, likelihoods)
+        check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
+        check_choice("mean", self.mean, MEANS)
+        check_choice("dtype", self.dtype, DTYPES)
+        check_kernel(self.kernel)
+        for name in ("num_layers", "num_inducing", "max_steps", "batch_size", "num_predict_samples"):
+            check_integer(name, getattr(self, name))
+        for name in ("hidden_dim", "patience"):
+            check_integer(name, getattr(self, name), optional=True)
+        check_fraction("validation_fraction", self.validation_fraction)
+        check_flag("whiten", self.whiten)
+        return options
+
+    def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
+        try:
+            return validate_data(
+                self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
+            )
+        except ValueError as error:
+            raise text_in_inputs(error) from None
+
+    def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
+        return ModelConfig(
+            num_layers=int(self.num_layers),
+            num_inducing=int(self.num_inducing),
+            hidden_dim=None if self.hidden_dim is None else int(self.hidden_dim),
+            kernel=self.kernel,
+            kernel_sharing=self.kernel_sharing,
+            mean=self.mean,
+            likelihood=likelihood,
+            whiten=bool(self.whiten),
+            num_targets=num_targets,
+            num_classes=num_classes,
+            dtype=self.dtype,
+        )
+
+    def _train(self, X, y, options: dict[str, Any], config: ModelConfig, *, scale_targets: bool) -> None:
+        """Scale, build, train, and keep the result. `y` is `(n, t)`."""
+        seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
+        held_out = None
+        if self.validation_fraction is not None:
+            kept, held = hold_out(len(X), float(self.validation_fraction), seed)
+            X, y, held_out = X[kept], y[kept], (X[held], y[held])
+        if config.num_inducing > len(X):
+            warnings.warn(
+                f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
+                UserWarning,
+                stacklevel=3,
+            )
+            config = config._replace(num_inducing=len(X))
+        inputs = standardiser(X)
+        targets = standardiser(y) if scale_targets else identity(y.shape[1])
+        rows = pad_rows(X, y) if len(X) <= self.batch_size else (X, y)
+        num_data, steps = len(rows[0]), int(self.max_steps)
+
+        def batch(X, y):
+            return Batch(
+                jnp.asarray(inputs.inputs(X), config.dtype), jnp.asarray(targets.targets(y), config.dtype)
+            )
+
+        def make(step_scale: float):
+            return make_inference(self.inference, num_data, steps, step_scale=step_scale, **options)
+
+        with precision(config.dtype):
+            result = train(
+                make,
+                build_model(config, inputs.inputs(X), seed=seed),
+                batch(*rows),
+                steps=steps,
+                batch_size=num_data if len(X) <= self.batch_size else int(self.batch_size),
+                seed=seed,
+                validation=None if held_out is None else batch(*held_out),
+                patience=None if held_out is None else self.patience,
+                plateau=self.patience if held_out is None else None,
+                checkpoint=self.checkpoint,
+                resume=self.checkpoint is not None,
+                progress=self.verbose,
+            )
+        if result.status == "diverged":
+            warnings.warn(
+                f"Training diverged after {result.steps} steps ({'; '.join(result.notes)}); the model is the "
+                "last finite one. Lower inference_options={'learning_rate': ...} or use dtype='float64'.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.model_, self.posterior_ = jax.tree.map(np.asarray, result.fitted)
+        self.config_ = config
+        self._method = {"name": self.inference, "num_data": num_data, "steps": steps, "options": options}
+        self.input_scaling_ = inputs
+        self.target_scaling_ = targets
+        self.history_ = result.history
+        self.seed_ = seed
+        self.n_iter_ = int(result.steps)
+        self.fit_status_ = result.status
+        self.fit_notes_ = tuple(result.notes)
+
+    def _blocks(self, X) -> Iterator[tuple[slice, Predictive]]:
+        """Predictives of checked inputs, block by block. To be consumed within `precision`."""
+        return predictives(
+            Fitted(self.model_, self.posterior_),
+            X,
+            (self.input_scaling_, self.target_scaling_),
+            int(self.num_predict_samples),
+            key=jax.random.key(self.seed_),
+        )
+
+    def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:
+        """Each function of a block's predictive and of its rows, over all rows of raw `X`."""
+        check_is_fitted(self)
+        check_integer("num_predict_samples", self.num_predict_samples)
+        X = self._check_inputs(X, reset=False)
+        parts: list[list[np.ndarray]] = [[] for _ in functions]
+        with precision(self.config_.dtype):
+            for rows, predictive in self._blocks(X):
+                for part, function in zip(parts, functions, strict=True):
+                    part.append(function(predictive, rows)[: rows.stop - rows.start])
+        return [np.concatenate(part) for part in parts]
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

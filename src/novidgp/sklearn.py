@@ -1,0 +1,228 @@
+"""The user's face of the library: deep Gaussian processes as scikit-learn estimators.
+
+`__init__` only stores; `fit` checks everything before anything is compiled, scales inputs and targets by the
+training rows, trains, and keeps what prediction needs. Predictions are in the user's units.
+"""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from novidgp import persist
+from novidgp.estimator import LARGEST_SEED, DGPEstimator
+from novidgp.validation import (
+    CLASSIFICATION_LIKELIHOODS,
+    REGRESSION_LIKELIHOODS,
+    check_integer,
+    check_quantiles,
+    check_regression_targets,
+)
+
+
+class DGPRegressor(RegressorMixin, DGPEstimator):
+    """Deep Gaussian process regression, with one or several targets.
+
+    Parameters
+    ----------
+    inference : method, see `novidgp.inference.METHODS`; `inference_options` is a dict of its options.
+    num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
+        number of features, at most 30).
+    kernel : `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`;
+        `kernel_sharing` is `separate` (one kernel per output of a hidden layer) or `shared`.
+    mean : `linear`, `linear-learned` or `zero`, for hidden layers.
+    likelihood : `gaussian`, `student-t`, `heteroscedastic` or `poisson` (counts).
+    whiten : whether inducing outputs are whitened.
+    max_steps, batch_size : training steps and rows per step.
+    num_predict_samples : posterior paths of a prediction.
+    validation_fraction, patience : share of the rows held out to choose the best model; chunks of 100 steps
+        without progress (on the held-out rows, or of the training loss without them) after which to stop.
+    dtype : `float32` or `float64`.
+    random_state : int, RandomState or None. Equal seeds give equal models.
+    verbose : progress bar; None shows it at a terminal.
+    checkpoint : a file to save the run to, and to resume from where it exists.
+
+    Attributes
+    ----------
+    model_, posterior_ : the fitted DGP and the posterior over its inducing outputs.
+    history_ : dict of arrays, one entry per step (`loss`, ...).
+    n_iter_, fit_status_ : steps done and how training ended.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
+    """
+
+    def fit(self, X, y):
+        """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN."""
+        options = self._check_parameters(REGRESSION_LIKELIHOODS)
+        X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
+        y = self._check_targets(X, y)
+        self.target_ndim_ = y.ndim
+        y = y.reshape(len(y), -1)
+        check_regression_targets(y, self.likelihood)
+        config = self._config(self.likelihood, num_targets=y.shape[1])
+        self._train(X, y, options, config, scale_targets=self.likelihood != "poisson")
+        return self
+
+    def predict(self, X, return_std=False):
+        """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""
+        if not return_std:
+            return self._shaped(self._collect(X, lambda block, _: block.mean())[0])
+        mean, std = self._collect(X, lambda block, _: block.mean(), lambda block, _: block.std())
+        return self._shaped(mean), self._shaped(std)
+
+    def predict_quantiles(self, X, q):
+        """Predictive quantiles at the levels `q`: `(n, len(q))`, or `(n, len(q), t)` for 2-d targets.
+
+        A single number `q` gives `(n,)` or `(n, t)`.
+        """
+        levels = check_quantiles(q)
+        (values,) = self._collect(X, lambda block, _: block.quantile(levels.reshape(-1)))
+        values = values[:, 0] if levels.ndim == 0 else values
+        return values if self.target_ndim_ == 2 else values[..., 0]
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
+        check_integer("n_samples", n_samples)
+        seed = int(check_random_state(random_state).randint(LARGEST_SEED))
+        path_key, noise_key = jax.random.split(jax.random.key(seed))
+
+        def draw(block, rows):
+            key = jax.random.fold_in(noise_key, rows.start)
+            return np.moveaxis(block.sample(int(n_samples), path_key=path_key, key=key), 0, -1)
+
+        (draws,) = self._collect(X, draw)
+        return draws if self.target_ndim_ == 2 else draws[:, 0]
+
+    def log_density(self, X, y):
+        """`log p(y | X)` of every row, `(n,)`, in the units of y; joint over targets, NaN left out."""
+        check_is_fitted(self)
+        y = self._check_targets(X, y)
+        columns = self.config_.num_targets
+        if (y.shape[1] if y.ndim == 2 else 1) != columns:
+            raise ValueError(
+                f"y has shape {y.shape}, but the model was fitted to {columns} target column(s)."
+            )
+        y = y.reshape(-1, columns)
+        return self._collect(X, lambda block, rows: block.log_prob(y[rows]))[0]
+
+    def _check_targets(self, X, y) -> np.ndarray:
+        y = check_array(
+            y,
+            ensure_2d=False,
+            dtype=np.float64,  # pyright: ignore[reportArgumentType]
+            ensure_all_finite="allow-nan",  # pyright: ignore[reportArgumentType]
+            input_name="y",
+            estimator=self,
+        )
+        if y.ndim > 2:
+            raise ValueError(f"y has shape {y.shape}; it must be (rows,) or (rows, targets).")
+        check_consistent_length(X, y)
+        return y
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values if self.target_ndim_ == 2 else values[:, 0]
+
+    def __sklearn_tags__(self):
+        """Several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class DGPClassifier(ClassifierMixin, DGPEstimator):
+    """Deep Gaussian process classification.
+
+    Parameters are those of `DGPRegressor`; `likelihood` is `bernoulli` (probit link, two classes), `softmax`,
+    or `auto`, which takes the first for two classes and the second for more. `classes_` are the labels.
+    """
+
+    def __init__(
+        self,
+        inference="dsvi",
+        num_layers=2,
+        num_inducing=100,
+        hidden_dim=None,
+        kernel="rq",
+        kernel_sharing="separate",
+        mean="linear",
+        likelihood="auto",
+        whiten=True,
+        max_steps=2000,
+        batch_size=1000,
+        num_predict_samples=100,
+        validation_fraction=None,
+        patience=None,
+        inference_options=None,
+        dtype="float32",
+        random_state=None,
+        verbose=None,
+        checkpoint=None,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        super().__init__(**arguments)
+
+    def fit(self, X, y):
+        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text."""
+        options = self._check_parameters(CLASSIFICATION_LIKELIHOODS)
+        X, y = self._check_inputs(X, y=y, reset=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        count = len(self.classes_)
+        if count < 2:
+            raise ValueError(
+                f"y holds one class only ({self.classes_[0]!r}); a classifier needs two or more."
+            )
+        likelihood = self.likelihood
+        if likelihood == "auto":
+            likelihood = "bernoulli" if count == 2 else "softmax"
+        if likelihood == "bernoulli" and count > 2:
+            raise ValueError(
+                f"likelihood='bernoulli' is for two classes and y holds {count}; use 'softmax' or 'auto'."
+            )
+        self.target_ndim_ = 1
+        config = self._config(likelihood, num_targets=1, num_classes=count)
+        self._train(X, labels.astype(np.float64)[:, None], options, config, scale_targets=False)
+        return self
+
+    def predict_proba(self, X):
+        """Class probabilities `(n, classes)`, in the order of `classes_`."""
+        return self._collect(X, lambda block, _: block.probabilities())[0]
+
+    def predict(self, X):
+        """The most probable class of every row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def log_density(self, X, y):
+        """`log p(y | X)`: the log probability of every row's label, `(n,)`."""
+        probabilities = self.predict_proba(X)
+        y = np.asarray(y).reshape(-1)
+        check_consistent_length(probabilities, y)
+        unseen = ~np.isin(y, self.classes_)
+        if unseen.any():
+            raise ValueError(
+                f"y holds the label {y[unseen][0]!r}, which is not among classes_ {self.classes_!r}."
+            )
+        chosen = probabilities[np.arange(len(y)), np.searchsorted(self.classes_, y)]
+        return np.log(np.maximum(chosen, np.finfo(float).tiny))
+
+
+_ESTIMATORS = {"DGPRegressor": DGPRegressor, "DGPClassifier": DGPClassifier}
+
+
+def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
+    """The estimator that `save` wrote to `path`: predicts exactly as it did. Runs no code from the file."""
+    arrays, metadata = persist.load(path)
+    if metadata.get("estimator") not in _ESTIMATORS:
+        raise persist.ModelFileError(
+            f"{path} holds no model (a checkpoint, perhaps). Give a file written by save()."
+        )
+    try:
+        return _ESTIMATORS[metadata["estimator"]](**metadata["params"])._restore(arrays, metadata)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise persist.ModelFileError(
+            f"{path} was written by another version of novidgp and cannot be read by this one ({error!r})."
+        ) from error
