@@ -27,7 +27,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev
-	$(BIN)/pyright
+	$(BIN)/pyright src
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest

@@ -53,9 +53,10 @@ def predictive_bands(
         ax.set_ylabel("y" if index == 0 else "")
         ax.legend(loc="lower right", frameon=False, fontsize=8.5, ncols=2)
     low, high = float(np.min(y)), float(np.max(y))
+    span = (high - low) or 1.0
     for ax in axes:
         ax.set_xlim(float(panels[0].x.min()), float(panels[0].x.max()))
-        ax.set_ylim(low - 0.28 * (high - low), high + 0.15 * (high - low))
+        ax.set_ylim(low - 0.28 * span, high + 0.15 * span)
     return figure
 
 

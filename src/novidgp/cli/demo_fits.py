@@ -70,7 +70,7 @@ def problems(steps: int) -> list[Problem]:
         diabetes.y[train],
         diabetes.X[test],
         diabetes.y[test],
-        {"num_layers": 2, "num_inducing": 50, "hidden_dim": 5, "max_steps": max(steps // 2, 1)},
+        {"num_layers": 2, "num_inducing": 30, "hidden_dim": 3, "max_steps": max(steps // 2, 1)},
     )
     return [curve, patients]
 

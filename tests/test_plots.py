@@ -1,0 +1,38 @@
+"""Pictures: they are drawn, show what they were given, and leave no global state."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+from novidgp.plots import Bands, predictive_bands, save_png, training_curve
+
+
+def bands(title):
+    x = np.linspace(0, 1, 20)
+    return Bands(title, x, x, {0.5: (x - 1, x + 1), 0.9: (x - 2, x + 2)})
+
+
+def test_bands_have_a_panel_each_and_a_shade_per_interval():
+    figure = predictive_bands([bands("one"), bands("two")], np.array([0.5]), np.array([0.5]))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["one", "two"]
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels[:2] == ["90% of new points", "50% of new points"]
+
+
+def test_png_is_written(tmp_path):
+    loss = np.concatenate([[1e6, np.nan], np.linspace(2, 1, 50)])
+    path = save_png(training_curve({"fit": loss}), tmp_path / "t.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_extreme_losses_do_not_flatten_the_curve():
+    loss = np.concatenate([[1e6], np.linspace(2, 1, 400)])
+    assert training_curve({"fit": loss}).axes[0].get_ylim()[1] < 10
+
+
+def test_pyplot_is_not_imported():
+    check = "import sys, novidgp.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
