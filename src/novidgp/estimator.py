@@ -31,7 +31,7 @@ from novidgp.validation import (
     check_inference,
     check_integer,
     check_kernel,
-    text_in_inputs,
+    explain_text,
 )
 
 LARGEST_SEED = 2**31 - 1
@@ -184,7 +184,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
             )
         except ValueError as error:
-            raise text_in_inputs(error) from None
+            raise explain_text(error, "X") from None
 
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
         return ModelConfig(

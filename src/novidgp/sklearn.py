@@ -21,6 +21,7 @@ from novidgp.validation import (
     check_integer,
     check_quantiles,
     check_regression_targets,
+    explain_text,
 )
 
 
@@ -109,14 +110,17 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         return self._collect(X, lambda block, rows: block.log_prob(y[rows]))[0]
 
     def _check_targets(self, X, y) -> np.ndarray:
-        y = check_array(
-            y,
-            ensure_2d=False,
-            dtype=np.float64,  # pyright: ignore[reportArgumentType]
-            ensure_all_finite="allow-nan",  # pyright: ignore[reportArgumentType]
-            input_name="y",
-            estimator=self,
-        )
+        try:
+            y = check_array(
+                y,
+                ensure_2d=False,
+                dtype=np.float64,  # pyright: ignore[reportArgumentType]
+                ensure_all_finite="allow-nan",  # pyright: ignore[reportArgumentType]
+                input_name="y",
+                estimator=self,
+            )
+        except ValueError as error:
+            raise explain_text(error, "y") from None
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; it must be (rows,) or (rows, targets).")
         check_consistent_length(X, y)
@@ -173,7 +177,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         count = len(self.classes_)
         if count < 2:
             raise ValueError(
-                f"y holds one class only ({self.classes_[0]!r}); a classifier needs two or more."
+                f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs two or more."
             )
         likelihood = self.likelihood
         if likelihood == "auto":
@@ -204,7 +208,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         unseen = ~np.isin(y, self.classes_)
         if unseen.any():
             raise ValueError(
-                f"y holds the label {y[unseen][0]!r}, which is not among classes_ {self.classes_!r}."
+                f"y holds the label {y[unseen].tolist()[0]!r}, which is not in {self.classes_.tolist()}."
             )
         chosen = probabilities[np.arange(len(y)), np.searchsorted(self.classes_, y)]
         return np.log(np.maximum(chosen, np.finfo(float).tiny))

@@ -126,23 +126,24 @@ def check_regression_targets(y: np.ndarray, likelihood: str) -> None:
             raise ValueError(f"{where} holds only NaN; drop this target column.")
         if np.ptp(observed / max(np.abs(observed).max(), np.finfo(float).tiny)) == 0.0:
             raise ValueError(
-                f"{where} is constant ({observed[0]!r} in every row); there is nothing to learn. "
+                f"{where} is constant ({observed[0]:g} in every row); there is nothing to learn. "
                 "Check that the right column was passed as the target."
             )
         if likelihood == "poisson" and (np.any(observed < 0) or np.any(observed != np.round(observed))):
             wrong = observed[(observed < 0) | (observed != np.round(observed))][0]
             raise ValueError(
-                f"{where} holds {wrong!r}, but likelihood='poisson' needs counts: non-negative integers. "
+                f"{where} holds {wrong:g}, but likelihood='poisson' needs counts: non-negative integers. "
                 "Use likelihood='gaussian' or 'student-t' for real-valued targets."
             )
 
 
-def text_in_inputs(error: ValueError) -> ValueError:
+def explain_text(error: ValueError, argument: str) -> ValueError:
     """A clearer error where scikit-learn says that it could not convert a string."""
     detail = str(error)
     if "could not convert string" not in detail:
         return error
-    return ValueError(
-        f"X holds text ({detail}); all columns must be numbers. Encode text columns first, for example with "
-        "sklearn.preprocessing.OneHotEncoder."
-    )
+    cure = {
+        "X": "Encode text columns first, for example with sklearn.preprocessing.OneHotEncoder.",
+        "y": "Pass numbers, or use DGPClassifier for labels.",
+    }
+    return ValueError(f"{argument} holds text ({detail}). {cure[argument]}")
