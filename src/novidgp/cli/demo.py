@@ -13,7 +13,7 @@ def demo_command(
     output: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where pictures and the model go.")
     ] = Path("demo_output"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of the curve.")] = 800,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of the curve.")] = 600,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal results.")] = 0,
 ) -> None:
     """Fit built-in data, compare with an exact GP, draw, save, load again and predict."""
