@@ -117,7 +117,7 @@ class DGP(eqx.Module):
         if self.whitened:
             return q
         return tuple(
-            Gaussian(layer.whiten(g.mean[None])[0], layer.root() @ g.scale)
+            Gaussian(layer.whiten(g.mean[None])[0], layer.whiten_scale(g.scale))
             for layer, g in zip(self.layers, q, strict=True)
         )
 

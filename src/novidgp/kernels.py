@@ -6,6 +6,8 @@ matrices are `(q, n, m)`. Positive parameters live as logarithms.
 """
 
 import abc
+import functools
+import operator
 from collections.abc import Callable
 
 import equinox as eqx
@@ -94,11 +96,15 @@ PROFILES: dict[str, Callable] = {
 
 
 class Kernel(eqx.Module):
-    """A covariance function with `units` independent copies of its parameters."""
+    """A covariance function with `units` independent copies of its parameters.
+
+    It is kept as variance times correlation, because a layer scales its outputs by the standard deviation
+    and so never multiplies a tall Gram matrix by a scalar.
+    """
 
     @abc.abstractmethod
-    def gram(self, x: Float[Array, "#q n d"], z: Float[Array, "#q m d"]) -> Float[Array, "q n m"]:
-        """`k(x_i, z_j)` for every unit."""
+    def correlation(self, x: Float[Array, "#q n d"], z: Float[Array, "#q m d"]) -> Float[Array, "q n m"]:
+        """`k(x_i, z_j) / k(x, x)` for every unit."""
 
     @abc.abstractmethod
     def variance(self) -> Float[Array, " q"]:
@@ -116,12 +122,11 @@ class Stationary(Kernel):
     log_shape: Float[Array, " q"] | None
     profile: str = eqx.field(static=True)
 
-    def gram(self, x, z):
+    def correlation(self, x, z):
         """The profile over scaled distances, for every unit."""
         scale = jnp.exp(-self.log_lengthscale)[:, None, :]
         shape = None if self.log_shape is None else jnp.exp(self.log_shape)[:, None, None]
-        correlation = PROFILES[self.profile](squared_distance(x * scale, z * scale), shape)
-        return jnp.exp(self.log_variance)[:, None, None] * correlation
+        return PROFILES[self.profile](squared_distance(x * scale, z * scale), shape)
 
     def variance(self):
         """The signal variance of every unit."""
@@ -133,9 +138,10 @@ class Sum(Kernel):
 
     parts: tuple[Kernel, ...]
 
-    def gram(self, x, z):
-        """Gram matrices add."""
-        return sum(part.gram(x, z) for part in self.parts)
+    def correlation(self, x, z):
+        """The parts' correlations, weighted by their share of the variance."""
+        total = self.variance()
+        return sum((p.variance() / total)[:, None, None] * p.correlation(x, z) for p in self.parts)
 
     def variance(self):
         """Variances add."""
@@ -147,13 +153,18 @@ class Product(Kernel):
 
     parts: tuple[Kernel, ...]
 
-    def gram(self, x, z):
-        """Gram matrices multiply, element by element."""
-        return jnp.prod(jnp.stack([part.gram(x, z) for part in self.parts]), axis=0)
+    def correlation(self, x, z):
+        """Correlations multiply, element by element."""
+        return functools.reduce(operator.mul, (part.correlation(x, z) for part in self.parts))
 
     def variance(self):
         """Variances multiply."""
-        return jnp.prod(jnp.stack([part.variance() for part in self.parts]), axis=0)
+        return functools.reduce(operator.mul, (part.variance() for part in self.parts))
+
+
+def gram(kernel: Kernel, x: Float[Array, "#q n d"], z: Float[Array, "#q m d"]) -> Float[Array, "q n m"]:
+    """The covariance matrix `k(x_i, z_j)` of every unit."""
+    return kernel.variance()[:, None, None] * kernel.correlation(x, z)
 
 
 def stationary(

@@ -51,46 +51,53 @@ class GPLayer(eqx.Module):
         return self.inducing.shape[1]
 
     def root(self) -> Float[Array, "q m m"]:
-        """`chol(K_ZZ)^-1` of every kernel unit."""
-        gram = self.kernel.gram(self.inducing, self.inducing)
-        return inverse_cholesky(add_jitter(gram, self.kernel.variance())[0])
+        """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
+        correlation = self.kernel.correlation(self.inducing, self.inducing)
+        return inverse_cholesky(add_jitter(correlation)[0])
 
     def basis(self, h: Float[Array, "n d"]) -> tuple[Float[Array, "q n m"], Float[Array, "q n"]]:
-        """`A`, and what the inducing points leave unexplained of the prior variance."""
-        cross = self.kernel.gram(h[None], self.inducing)
-        basis = cross @ jnp.swapaxes(self.root(), -1, -2)
-        variance = self.kernel.variance()[:, None] - jnp.sum(basis * basis, axis=-1)
-        return basis, jnp.maximum(variance, _VARIANCE_FLOOR)
+        """`A` in units of the kernel's standard deviation, and the share of the prior variance that the
+        inducing points leave unexplained."""
+        basis = self.kernel.correlation(h[None], self.inducing) @ jnp.swapaxes(self.root(), -1, -2)
+        return basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR)
 
     def conditional(self, h: Float[Array, "*#k n d"], v: Float[Array, "k m p"]) -> Moments:
         """`p(f | h, V)`. An `h` without sample axis is shared: its `A` is computed once for all k."""
-        basis, variance = self.basis(h.reshape(-1, h.shape[-1]))
+        basis, unexplained = self.basis(h.reshape(-1, h.shape[-1]))
+        variance = self.kernel.variance()
+        v = jnp.sqrt(variance) * v
         if h.ndim == 2:
             mean = _project_shared(basis, v)
-            variance = variance.T[None]
+            unexplained = unexplained.T[None]
         else:
             samples, rows = h.shape[:2]
             mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
-            variance = jnp.moveaxis(variance.reshape(-1, samples, rows), 0, -1)
-        return Moments(self.mean(h) + mean, variance)
+            unexplained = jnp.moveaxis(unexplained.reshape(-1, samples, rows), 0, -1)
+        return Moments(self.mean(h) + mean, variance * unexplained)
 
     def marginal(self, h: Float[Array, "*k n d"], q: Gaussian) -> Moments:
         """`E_q(V)[p(f | h, V)]`, row by row: the inducing outputs integrated out analytically."""
-        basis, variance = self.basis(h.reshape(-1, h.shape[-1]))
-        mean = _project_shared(basis, q.mean[None])[0]
-        variance = variance + jnp.sum((basis @ q.scale) ** 2, axis=-1)
+        basis, unexplained = self.basis(h.reshape(-1, h.shape[-1]))
+        variance = self.kernel.variance()
+        mean = _project_shared(basis, jnp.sqrt(variance) * q.mean[None])[0]
+        share = (unexplained + jnp.sum((basis @ q.scale) ** 2, axis=-1)).T
         shape = (*h.shape[:-1], self.outputs)
-        return Moments(self.mean(h) + mean.reshape(shape), variance.T.reshape(shape))
+        return Moments(self.mean(h) + mean.reshape(shape), (variance * share).reshape(shape))
 
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""
-        centred = u - self._inducing_mean()
+        centred = (u - self._inducing_mean()) / jnp.sqrt(self.kernel.variance())
         root = jnp.broadcast_to(self.root(), (self.outputs, self.num_inducing, self.num_inducing))
         return jnp.einsum("pij,kjp->kip", root, centred)
 
+    def whiten_scale(self, scale: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
+        """The Cholesky factor of V's covariance from that of U's."""
+        return self.root() @ scale / jnp.sqrt(self.kernel.variance())[:, None, None]
+
     def log_det_root(self) -> Float[Array, ""]:
         """`sum_p log |chol(K_ZZ)^-1|`: the Jacobian that separates the densities of U and V."""
-        per_unit = jnp.sum(jnp.log(jnp.diagonal(self.root(), axis1=-2, axis2=-1)), axis=-1)
+        log_scale = 0.5 * jnp.log(self.kernel.variance())[:, None]
+        per_unit = jnp.sum(jnp.log(jnp.diagonal(self.root(), axis1=-2, axis2=-1)) - log_scale, axis=-1)
         return jnp.sum(jnp.broadcast_to(per_unit, (self.outputs,)))
 
     def _inducing_mean(self) -> Float[Array, "m p"]:

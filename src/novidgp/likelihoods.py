@@ -126,7 +126,7 @@ class StudentT(Likelihood):
 
 
 class Heteroscedastic(Likelihood):
-    """`y = f + exp(g) eps`: the second half of the latents is the log noise scale, relative to `log_scale`."""
+    """`y = f + exp(g) eps`: the second half of the latents is the log noise scale over `log_scale`."""
 
     log_scale: Float[Array, " t"]
 

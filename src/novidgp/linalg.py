@@ -13,7 +13,7 @@ _MAX_ATTEMPTS = 5
 
 
 def default_jitter(dtype) -> float:
-    """The diagonal, relative to the kernel's variance, that a Gram matrix of this dtype needs."""
+    """The diagonal that a correlation matrix of this dtype needs."""
     return _JITTER[jnp.dtype(dtype).name]
 
 
@@ -45,20 +45,19 @@ def _inverse_cholesky_jvp(primals, tangents):
 
 
 def add_jitter(
-    matrix: Float[Array, "*b m m"], scale: Float[Array, "*b"], jitter: float | None = None
+    matrix: Float[Array, "*b m m"], jitter: float | None = None
 ) -> tuple[Float[Array, "*b m m"], Float[Array, ""]]:
-    """`matrix` with the smallest diagonal that makes it factorisable, and the relative size used.
+    """A correlation matrix with the smallest diagonal that makes it factorisable, and that diagonal.
 
-    Starts at the dtype's default times `scale` (the kernel's variance) and multiplies by ten, at
-    most four times, in a loop that no gradient enters; differentiation then sees one constant.
+    Starts at the dtype's default and multiplies by ten, at most four times, in a loop that no
+    gradient enters; differentiation then sees one constant.
     """
     start = default_jitter(matrix.dtype) if jitter is None else jitter
     eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     fixed = jax.lax.stop_gradient(matrix)
-    fixed_scale = jax.lax.stop_gradient(scale)[..., None, None]
 
     def fails(size):
-        return ~jnp.all(jnp.isfinite(jnp.linalg.cholesky(fixed + size * fixed_scale * eye)))
+        return ~jnp.all(jnp.isfinite(jnp.linalg.cholesky(fixed + size * eye)))
 
     def keep_trying(carry):
         attempt, _, failed = carry
@@ -70,4 +69,4 @@ def add_jitter(
 
     size = jnp.asarray(start, matrix.dtype)
     _, size, _ = jax.lax.while_loop(keep_trying, enlarge, (1, size, fails(size)))
-    return matrix + size * scale[..., None, None] * eye, size
+    return matrix + size * eye, size

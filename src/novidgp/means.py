@@ -13,6 +13,7 @@ class Zero(eqx.Module):
     outputs: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b p"]:
+        """Zeros."""
         return jnp.zeros((*x.shape[:-1], self.outputs), x.dtype)
 
 
@@ -24,7 +25,8 @@ class Linear(eqx.Module):
     learned: bool = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*b d"]) -> Float[Array, "*b p"]:
-        weight, bias = (self.weight, self.bias)
+        """The affine map."""
+        weight, bias = self.weight, self.bias
         if not self.learned:
             weight, bias = jax.lax.stop_gradient((weight, bias))
         return x @ weight + bias

@@ -1,8 +1,8 @@
 """What an inference method returns: something that can be sampled.
 
 A posterior is over the inducing outputs of all layers jointly. `propagate` is the one way prediction uses it:
-paths through the model, last layer's moments. Most posteriors sample V and condition; a Gaussian one integrates
-V out row by row, which needs fewer paths for the same accuracy.
+paths through the model, last layer's moments. Most posteriors sample V and condition; a Gaussian one
+integrates V out row by row, which needs fewer paths for the same accuracy.
 """
 
 import abc

@@ -1,7 +1,7 @@
 """The contract between a method and the rest of the house.
 
-A method is three pure functions. `init` makes a state, `step` advances it on one minibatch, `fitted` reads the
-model and the posterior out of it. States are pytrees of arrays, so that scanning, checkpoints, seeds in
+A method is three pure functions. `init` makes a state, `step` advances it on one minibatch, `fitted` reads
+the model and the posterior out of it. States are pytrees of arrays, so that scanning, checkpoints, seeds in
 parallel and tests need nothing more.
 """
 
@@ -28,8 +28,8 @@ class Fitted(NamedTuple):
 class Inference(NamedTuple):
     """A method for inferring a DGP's posterior and hyper-parameters.
 
-    `init(model, batch, *, key) -> state`; `step(state, batch, *, key) -> (state, info)`, where `info` maps names
-    to scalars and holds at least `"loss"`; `fitted(state) -> Fitted`.
+    `init(model, batch, *, key) -> state`; `step(state, batch, *, key) -> (state, info)`, where `info` maps
+    names to scalars and holds at least `"loss"`; `fitted(state) -> Fitted`.
     """
 
     init: Callable[..., State]

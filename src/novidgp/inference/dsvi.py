@@ -86,7 +86,7 @@ def dsvi(
         info = {
             "loss": -bound / num_data,
             "expected_log_likelihood": data / num_data,
-            "gradient_norm": optax.global_norm(gradient),
+            "gradient_norm": optax.tree.norm(gradient),
         }
         return DSVIState(fitted, opt_state), info
 

@@ -1,0 +1,125 @@
+"""Neural posteriors: noise in, inducing outputs of all layers out, jointly.
+
+`Implicit` is the paper's generator: a network pushes low-dimensional noise into the (much larger) space of
+inducing outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
+
+`Smooth` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and a score.
+Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family); the network makes
+it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.dgp import Inducing
+from novidgp.nets import MLP
+from novidgp.noise import normal
+from novidgp.posteriors import Posterior, propagate_samples
+
+Flat = Float[Array, "k dim"]
+Shapes = tuple[tuple[int, int], ...]
+
+
+def flatten(v: Inducing) -> Flat:
+    """All layers' inducing outputs as one row per draw."""
+    return jnp.concatenate([w.reshape(len(w), -1) for w in v], axis=1)
+
+
+def unflatten(flat: Flat, shapes: Shapes) -> Inducing:
+    """The inverse of `flatten`."""
+    sizes = [math.prod(shape) for shape in shapes]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(
+        flat[:, start : start + size].reshape(-1, *shape)
+        for start, size, shape in zip(starts, sizes, shapes, strict=True)
+    )
+
+
+class Implicit(Posterior):
+    """The paper's generator: `V = bound * tanh(g(eps) / bound)`, the compactness constraint of Theorem 1."""
+
+    network: MLP
+    shapes: Shapes = eqx.field(static=True)
+    bound: float = eqx.field(static=True)
+
+    def draw(self, count: int, *, key: PRNGKeyArray) -> Flat:
+        """Draws as flat rows."""
+        weight = self.network.weights[0]
+        raw = self.network(normal(key, (count, weight.shape[0]), weight.dtype))
+        return self.bound * jnp.tanh(raw / self.bound)
+
+    def sample(self, count, *, key):
+        """Joint draws of all layers."""
+        return unflatten(self.draw(count, key=key), self.shapes)
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Sample, then condition."""
+        return propagate_samples(self, model, x, num_paths, key=key)
+
+
+class Smooth(Posterior):
+    """`V = mu + C w`, `w = xi + g(eps)`: `C = D (I + T)` is triangular per layer and output.
+
+    In the coordinates `w` every scale is one, so that the critic needs no normalisation; and
+    `H(V) = H(w) + log |C|` separates what is known from what has to be learned.
+    """
+
+    mean: tuple[Float[Array, "m p"], ...]
+    log_diagonal: tuple[Float[Array, "p m"], ...]
+    lower: tuple[Float[Array, "p m m"], ...] | None
+    network: MLP | None
+
+    @property
+    def shapes(self) -> Shapes:
+        """`(m, p)` of every layer."""
+        return tuple(mean.shape for mean in self.mean)
+
+    def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat | None:
+        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part."""
+        if self.network is None:
+            return None
+        weight = self.network.weights[0]
+        return self.network(normal(key, (count, weight.shape[0]), weight.dtype))
+
+    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat | None]:
+        """`w = xi + g(eps)`, and `g(eps)` alone: the target of denoising score matching."""
+        network_key, noise_key = jax.random.split(key)
+        size = sum(math.prod(shape) for shape in self.shapes)
+        noise = normal(noise_key, (count, size), self.mean[0].dtype)
+        shift = self.displacement(count, key=network_key)
+        return (noise if shift is None else noise + shift), shift
+
+    def colour(self, white: Flat) -> Inducing:
+        """`V = mu + C w`."""
+        draws = []
+        for index, (mean, w) in enumerate(zip(self.mean, unflatten(white, self.shapes), strict=True)):
+            if self.lower is not None:
+                w = w + jnp.einsum("pij,kjp->kip", jnp.tril(self.lower[index], -1), w)
+            draws.append(mean + jnp.exp(self.log_diagonal[index]).T * w)
+        return tuple(draws)
+
+    def score(self, white_score: Flat) -> Inducing:
+        """`grad_V log q = C^-T grad_w log q`."""
+        scores = []
+        for index, r in enumerate(unflatten(white_score, self.shapes)):
+            if self.lower is not None:
+                unit = jnp.tril(self.lower[index], -1)
+                right = jnp.transpose(r, (2, 1, 0))
+                solved = jax.scipy.linalg.solve_triangular(
+                    unit, right, trans=1, lower=True, unit_diagonal=True
+                )
+                r = jnp.transpose(solved, (2, 1, 0))
+            scores.append(r / jnp.exp(self.log_diagonal[index]).T)
+        return tuple(scores)
+
+    def sample(self, count, *, key):
+        """Joint draws of all layers."""
+        return self.colour(self.white_draw(count, key=key)[0])
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Sample, then condition."""
+        return propagate_samples(self, model, x, num_paths, key=key)

@@ -1,0 +1,63 @@
+"""Small multi-layer perceptrons for generators and critics, applied to batches of rows."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+ACTIVATIONS: dict[str, Callable] = {
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "prelu": jax.nn.leaky_relu,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+    "softplus": jax.nn.softplus,
+    "sine": jnp.sin,
+}
+
+
+class MLP(eqx.Module):
+    """`depth` hidden layers of `width` units. `slopes` are PReLU's learned negative slopes, one per layer."""
+
+    weights: tuple[Float[Array, "i o"], ...]
+    biases: tuple[Float[Array, " o"], ...]
+    slopes: Float[Array, " h"] | None
+    activation: str = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "k i"]) -> Float[Array, "k o"]:
+        """The network's output for every row."""
+        for index, (weight, bias) in enumerate(zip(self.weights[:-1], self.biases[:-1], strict=True)):
+            x = x @ weight + bias
+            if self.slopes is None:
+                x = ACTIVATIONS[self.activation](x)
+            else:
+                x = jnp.where(x > 0, x, self.slopes[index] * x)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+def mlp(
+    inputs: int,
+    outputs: int,
+    *,
+    width: int,
+    depth: int,
+    activation: str,
+    output_scale: float = 1.0,
+    dtype,
+    key: PRNGKeyArray,
+) -> MLP:
+    """A perceptron with Glorot weights; the last layer's are multiplied by `output_scale`."""
+    sizes = [inputs, *[width] * depth, outputs]
+    weights = []
+    for layer_key, fan_in, fan_out in zip(
+        jax.random.split(key, depth + 1), sizes[:-1], sizes[1:], strict=True
+    ):
+        bound = (6.0 / (fan_in + fan_out)) ** 0.5
+        weights.append(jax.random.uniform(layer_key, (fan_in, fan_out), dtype, -bound, bound))
+    weights[-1] = output_scale * weights[-1]
+    biases = tuple(jnp.zeros(size, dtype) for size in sizes[1:])
+    slopes = jnp.full(depth, 0.25, dtype) if activation == "prelu" else None
+    return MLP(tuple(weights), biases, slopes, activation)
