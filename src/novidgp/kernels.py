@@ -17,12 +17,16 @@ from jaxtyping import Array, Float
 
 
 def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Float[Array, "*q n m"]:
-    """`|x|^2 + |z|^2 - 2 x.z`, clipped at zero; centred first, so that far-off data keep their digits."""
+    """`|x|^2 + |z|^2 - 2 x.z`, clipped at zero, as one product of augmented rows.
+
+    `[x, |x|^2, 1] . [-2 z, 1, |z|^2]`: the norms ride along in the GEMM, so that its gradient is two GEMMs and
+    no reduction over the tall matrix. Inputs are centred first, so that far-off data keep their digits.
+    """
     centre = jax.lax.stop_gradient(jnp.mean(z, axis=-2, keepdims=True))
     x, z = x - centre, z - centre
-    cross = x @ jnp.swapaxes(z, -1, -2)
-    norms = jnp.sum(x * x, -1)[..., :, None] + jnp.sum(z * z, -1)[..., None, :]
-    return jnp.maximum(norms - 2.0 * cross, 0.0)
+    left = jnp.concatenate([x, jnp.sum(x * x, -1, keepdims=True), jnp.ones_like(x[..., :1])], axis=-1)
+    right = jnp.concatenate([-2.0 * z, jnp.ones_like(z[..., :1]), jnp.sum(z * z, -1, keepdims=True)], axis=-1)
+    return jnp.maximum(left @ jnp.swapaxes(right, -1, -2), 0.0)
 
 
 # --- profiles: k(r^2) with unit variance; derivatives in r^2 that are finite at zero ----------------
@@ -39,13 +43,14 @@ def _rq(r2, shape):
 
 @_rq.defjvp
 def _rq_jvp(primals, tangents):
-    """Reuses the value: `dk/dr2 = -k / (2 (1 + r2/2a))`, `dk/da = k (u/(1+u) - log(1+u))`, `u = r2/2a`."""
+    """`dk/dr2 = -k a / (2a + r2)` and `dk/da = k (r2 / (2a + r2) + log(k) / a)`: in terms of the value alone,
+    so that the backward pass keeps one matrix and takes no second logarithm of the distances."""
     (r2, shape), (dr2, dshape) = primals, tangents
     value = _rq(r2, shape)
-    base = 1.0 + r2 / (2.0 * shape)
-    inverse = 1.0 / base
-    tangent = (-0.5 * value * inverse) * dr2 + value * (1.0 - inverse - jnp.log(base)) * dshape
-    return value, tangent
+    ratio = 1.0 / (2.0 * shape + r2)
+    log_value = jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
+    by_shape = value * (r2 * ratio + log_value / shape)
+    return value, (-shape * value * ratio) * dr2 + by_shape * dshape
 
 
 def _radius(r2):
