@@ -3,7 +3,7 @@
 `Implicit` is the paper's generator: a network pushes low-dimensional noise into the (much larger) space of
 inducing outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
 
-`Smooth` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and a score.
+`Smooth` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and score.
 Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family); the network makes
 it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
 """
@@ -46,15 +46,27 @@ class Implicit(Posterior):
     shapes: Shapes = eqx.field(static=True)
     bound: float = eqx.field(static=True)
 
-    def draw(self, count: int, *, key: PRNGKeyArray) -> Flat:
-        """Draws as flat rows."""
+    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, None]:
+        """Draws as flat rows; no part of them is Gaussian, so there is nothing to denoise."""
         weight = self.network.weights[0]
         raw = self.network(normal(key, (count, weight.shape[0]), weight.dtype))
-        return self.bound * jnp.tanh(raw / self.bound)
+        return self.bound * jnp.tanh(raw / self.bound), None
+
+    def colour(self, white: Flat) -> Inducing:
+        """The draws themselves: this generator has no other coordinates."""
+        return unflatten(white, self.shapes)
+
+    def whiten(self, v: Inducing) -> Flat:
+        """The inverse of `colour`."""
+        return flatten(v)
+
+    def score(self, white_score: Flat) -> Inducing:
+        """A score over flat rows, by layer."""
+        return unflatten(white_score, self.shapes)
 
     def sample(self, count, *, key):
         """Joint draws of all layers."""
-        return unflatten(self.draw(count, key=key), self.shapes)
+        return self.colour(self.white_draw(count, key=key)[0])
 
     def propagate(self, model, x, num_paths, *, key):
         """Sample, then condition."""
@@ -102,19 +114,34 @@ class Smooth(Posterior):
             draws.append(mean + jnp.exp(self.log_diagonal[index]).T * w)
         return tuple(draws)
 
+    def whiten(self, v: Inducing) -> Flat:
+        """`w = C^-1 (V - mu)`."""
+        whitened = []
+        for index, (mean, draw) in enumerate(zip(self.mean, v, strict=True)):
+            w = (draw - mean) / jnp.exp(self.log_diagonal[index]).T
+            whitened.append(w if self.lower is None else self._solve(index, w, transpose=False))
+        return flatten(tuple(whitened))
+
     def score(self, white_score: Flat) -> Inducing:
         """`grad_V log q = C^-T grad_w log q`."""
         scores = []
         for index, r in enumerate(unflatten(white_score, self.shapes)):
             if self.lower is not None:
-                unit = jnp.tril(self.lower[index], -1)
-                right = jnp.transpose(r, (2, 1, 0))
-                solved = jax.scipy.linalg.solve_triangular(
-                    unit, right, trans=1, lower=True, unit_diagonal=True
-                )
-                r = jnp.transpose(solved, (2, 1, 0))
+                r = self._solve(index, r, transpose=True)
             scores.append(r / jnp.exp(self.log_diagonal[index]).T)
         return tuple(scores)
+
+    def _solve(self, index: int, right: Float[Array, "k m p"], *, transpose: bool) -> Float[Array, "k m p"]:
+        """`(I + T)^-1` or its transpose, applied to one layer."""
+        assert self.lower is not None
+        solved = jax.scipy.linalg.solve_triangular(
+            jnp.tril(self.lower[index], -1),
+            jnp.transpose(right, (2, 1, 0)),
+            trans=int(transpose),
+            lower=True,
+            unit_diagonal=True,
+        )
+        return jnp.transpose(solved, (2, 1, 0))
 
     def sample(self, count, *, key):
         """Joint draws of all layers."""

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float
 def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Float[Array, "*q n m"]:
     """`|x|^2 + |z|^2 - 2 x.z`, clipped at zero, as one product of augmented rows.
 
-    `[x, |x|^2, 1] . [-2 z, 1, |z|^2]`: the norms ride along in the GEMM, so that its gradient is two GEMMs and
-    no reduction over the tall matrix. Inputs are centred first, so that far-off data keep their digits.
+    `[x, |x|^2, 1] . [-2 z, 1, |z|^2]`: the norms ride along in the GEMM, so that its gradient is two more
+    and no reduction over the tall matrix. Inputs are centred first, so that far-off data keep their digits.
     """
     centre = jax.lax.stop_gradient(jnp.mean(z, axis=-2, keepdims=True))
     x, z = x - centre, z - centre

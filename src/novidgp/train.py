@@ -21,6 +21,7 @@ import numpy as np
 from novidgp.checkpoint import Checkpoint, Run, digest
 from novidgp.dgp import DGP, Batch
 from novidgp.inference.base import Fitted, Inference, State
+from novidgp.linalg import single_threaded_lapack
 from novidgp.progress import progress_bar
 
 _MAX_RECOVERIES = 4
@@ -139,7 +140,7 @@ def train(
 
     stopped, failures, saved = None, 0, run.step
     try:
-        with progress_bar(steps, start=run.step, show=progress) as show:
+        with single_threaded_lapack(), progress_bar(steps, start=run.step, show=progress) as show:
             while run.verdict is None and stopped is None:
                 clock = time.perf_counter()
                 if run.recoveries:

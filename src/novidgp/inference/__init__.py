@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
+from novidgp.inference.novi import novi
 
-METHODS: dict[str, Callable[..., Inference]] = {"dsvi": dsvi}
+METHODS: dict[str, Callable[..., Inference]] = {"novi": novi, "dsvi": dsvi}
 
 
 @functools.lru_cache(maxsize=64)

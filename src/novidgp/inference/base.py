@@ -50,11 +50,15 @@ def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(schedule, b1=0.9, b2=0.99)
 
 
-def ascend(optimiser, gradient, opt_state, params):
-    """One step uphill: `(params, opt_state)` after adding the update of the negated gradient."""
-    descent = jax.tree.map(lambda g: -g, gradient)
-    updates, opt_state = optimiser.update(descent, opt_state, params)
+def descend(optimiser, gradient, opt_state, params):
+    """One step downhill: `(params, opt_state)`."""
+    updates, opt_state = optimiser.update(gradient, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
 
-__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend"]
+def ascend(optimiser, gradient, opt_state, params):
+    """One step uphill: `(params, opt_state)`."""
+    return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
+
+
+__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "descend"]
