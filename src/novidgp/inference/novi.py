@@ -235,16 +235,32 @@ def novi(
             opponent, opt_state = descend(critic_optimiser, gradient, opt_state, opponent)
         return opponent, opt_state
 
-    def discrepancy(flat, model, batch, sampler, opponent, path_key, trace_key):
-        """The RSD estimate as a function of the draws: what the `fisher` generator descends."""
-        score = score_field(model, batch, path_key)
+    def critic_field(score, sampler, opponent):
+        """`phi` over flat rows: the network itself, or Theorem 2's form with the modelled score in it."""
         if critic == "network":
-            values = stein.regularised_stein_discrepancy(
-                score, opponent, flat, regularisation, lambda field, x: trace_of(field, x, key=trace_key)
-            )
-            return jnp.mean(values)
-        own = flatten(sampler.score(white_score(opponent)(sampler.whiten(unflatten(flat, sampler.shapes)))))
-        return jnp.mean(jnp.sum((score(flat) - own) ** 2, axis=-1)) / (4.0 * regularisation)
+            return opponent
+
+        def own(flat):
+            white = sampler.whiten(unflatten(flat, sampler.shapes))
+            return flatten(sampler.score(white_score(opponent)(white)))
+
+        return stein.optimal_critic(score, own, regularisation)
+
+    def discrepancy(flat, model, batch, sampler, opponent, path_key, trace_key):
+        """The RSD estimate as a function of the draws: what the `fisher` generator descends.
+
+        The critic is a fixed field here (the envelope theorem): only with the trace, whose mean over q
+        depends on q, is the gradient that of the Fisher divergence.
+        """
+        score = score_field(model, batch, path_key)
+        values = stein.regularised_stein_discrepancy(
+            score,
+            critic_field(score, sampler, opponent),
+            flat,
+            regularisation,
+            lambda field, x: trace_of(field, x, key=trace_key),
+        )
+        return jnp.mean(values)
 
     def step(state, batch: Batch, *, key):
         critic_key, draw_key, path_key, trace_key = jax.random.split(key, 4)
