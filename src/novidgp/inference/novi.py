@@ -120,10 +120,10 @@ def novi(
     `network=False` switches the neural part off and leaves a Gaussian q. `PAPER` holds the paper's settings.
     """
 
-    def rate(value):
-        return adam(step_scale * value, steps)
+    def rate(value, updates=1):
+        return adam(step_scale * value, steps * updates)
 
-    model_optimiser, critic_optimiser = rate(model_rate), rate(critic_rate)
+    model_optimiser, critic_optimiser = rate(model_rate), rate(critic_rate, critic_steps)
     generator_optimiser = optax.multi_transform(
         {
             "mean": rate(mean_rate),
