@@ -86,7 +86,7 @@ class GPLayer(eqx.Module):
 
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""
-        centred = (u - self._inducing_mean()) / jnp.sqrt(self.kernel.variance())
+        centred = (u - self.inducing_mean()) / jnp.sqrt(self.kernel.variance())
         root = jnp.broadcast_to(self.root(), (self.outputs, self.num_inducing, self.num_inducing))
         return jnp.einsum("pij,kjp->kip", root, centred)
 
@@ -100,7 +100,8 @@ class GPLayer(eqx.Module):
         per_unit = jnp.sum(jnp.log(jnp.diagonal(self.root(), axis1=-2, axis2=-1)) - log_scale, axis=-1)
         return jnp.sum(jnp.broadcast_to(per_unit, (self.outputs,)))
 
-    def _inducing_mean(self) -> Float[Array, "m p"]:
+    def inducing_mean(self) -> Float[Array, "m p"]:
+        """`m(Z)`, where every output has its mean at its own unit's points."""
         values = self.mean(self.inducing)
         return values[0] if len(values) == 1 else jnp.diagonal(values, axis1=0, axis2=2)
 
