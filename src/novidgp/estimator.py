@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp import persist
 from novidgp.dgp import Batch
-from novidgp.inference import METHODS, Fitted, make_inference
+from novidgp.inference import METHODS, Fitted, make_inference, presets
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.predictive import Predictive, predictives
 from novidgp.preprocessing import Standardiser, hold_out, identity, pad_rows, standardiser
@@ -48,6 +48,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def __init__(
         self,
         inference="dsvi",
+        preset="default",
         num_layers=2,
         num_inducing=100,
         hidden_dim=None,
@@ -68,6 +69,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         checkpoint=None,
     ):
         self.inference = inference
+        self.preset = preset
         self.num_layers = num_layers
         self.num_inducing = num_inducing
         self.hidden_dim = hidden_dim
@@ -165,6 +167,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _check_parameters(self, likelihoods: tuple[str, ...]) -> dict[str, Any]:
         """Refuse bad parameters; the options of the inference method."""
         options = check_inference(self.inference, self.inference_options, METHODS)
+        known_presets = presets(self.inference)
+        check_choice("preset", self.preset, known_presets)
+        options = known_presets[self.preset] | options
         check_choice("likelihood", self.likelihood, likelihoods)
         check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
         check_choice("mean", self.mean, MEANS)

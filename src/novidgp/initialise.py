@@ -1,6 +1,6 @@
 """Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
 
-Measured choices (docs/method.md): inner layers start nearly deterministic (kernel variance 0.01), the noise
+Measured choices: inner layers start nearly deterministic (kernel variance 0.01), the noise
 starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
 width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
 """

@@ -30,7 +30,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
 
     Parameters
     ----------
-    inference : method, see `novidgp.inference.METHODS`; `inference_options` is a dict of its options.
+    inference : `novi` or `dsvi`, see `novidgp.inference.METHODS`; `preset` names a set of its options (`novi`
+        has `default` and `paper`), `inference_options` is a dict of options on top.
     num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
         number of features, at most 30).
     kernel : `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`;
@@ -146,6 +147,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     def __init__(
         self,
         inference="dsvi",
+        preset="default",
         num_layers=2,
         num_inducing=100,
         hidden_dim=None,

@@ -30,7 +30,10 @@ def fit_command(
     test_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
     ] = 0.0,
-    inference: Annotated[str, typer.Option(help="Inference method.")] = "dsvi",
+    inference: Annotated[str, typer.Option(help="Inference method: dsvi or novi.")] = "dsvi",
+    preset: Annotated[
+        str, typer.Option(help="Settings of the method; novi has default and paper.")
+    ] = "default",
     layers: Annotated[int, typer.Option(min=1, help="GP layers; 1 is a sparse GP.")] = 2,
     inducing: Annotated[int, typer.Option(min=1, help="Inducing points per layer.")] = 100,
     hidden: Annotated[
@@ -104,6 +107,7 @@ def fit_command(
     test, train = np.sort(order[:held_out]), np.sort(order[held_out:])
     settings = {
         "inference": inference,
+        "preset": preset,
         "num_layers": layers,
         "num_inducing": inducing,
         "hidden_dim": hidden,

@@ -5,9 +5,17 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
-from novidgp.inference.novi import novi
+from novidgp.inference.novi import PAPER, novi
 
 METHODS: dict[str, Callable[..., Inference]] = {"novi": novi, "dsvi": dsvi}
+
+
+PRESETS: dict[str, dict[str, dict]] = {"novi": {"default": {}, "paper": PAPER}}
+
+
+def presets(name: str) -> dict[str, dict]:
+    """The named sets of options of a method; every method has at least `default`."""
+    return PRESETS.get(name, {"default": {}})
 
 
 @functools.lru_cache(maxsize=64)
@@ -16,4 +24,4 @@ def make_inference(name: str, num_data: int, steps: int, **options) -> Inference
     return METHODS[name](num_data, steps, **options)
 
 
-__all__ = ["METHODS", "Fitted", "Inference", "make_inference"]
+__all__ = ["METHODS", "Fitted", "Inference", "make_inference", "presets"]

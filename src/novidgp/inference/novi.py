@@ -281,16 +281,19 @@ def novi(
             objective_of, argnums=(0, 1), has_aux=True
         )(v, model)
 
-        if critic == "network":
-            direction = unflatten(2.0 * regularisation * opponent(flatten(v)), sampler.shapes)
-        else:
-            own = sampler.score(white_score(opponent)(white))
-            direction = jax.tree.map(lambda g, r: num_samples * g - r, v_gradient, own)
         if objective == "kl":
+            if critic == "network":
+                direction = unflatten(2.0 * regularisation * opponent(flatten(v)), sampler.shapes)
+            else:
+                own = sampler.score(white_score(opponent)(white))
+                direction = jax.tree.map(lambda g, r: num_samples * g - r, v_gradient, own)
             ascent = jax.tree.map(lambda d: d / num_samples, direction)
+            rsd = sum(jnp.mean(jnp.sum(d * d, axis=(1, 2))) for d in direction) / (4.0 * regularisation)
         else:
             frozen = jax.lax.stop_gradient(sampler)
-            slope = jax.grad(discrepancy)(flatten(v), model, batch, frozen, opponent, path_key, trace_key)
+            rsd, slope = jax.value_and_grad(discrepancy)(
+                flatten(v), model, batch, frozen, opponent, path_key, trace_key
+            )
             ascent = unflatten(-slope, sampler.shapes)
         (generator_gradient,) = pull_back(ascent)
 
@@ -298,12 +301,11 @@ def novi(
         model, model_opt = ascend(model_optimiser, model_gradient, state.model_opt, model)
         if clip is not None:
             model = clip_hyperparameters(model, *clip)
-        divergence = sum(jnp.mean(jnp.sum(d * d, axis=(1, 2))) for d in direction)
         info = {
             "loss": -joint / num_data,
             "expected_log_likelihood": data / num_data,
-            "rsd": divergence / (4.0 * regularisation),
-            "fisher_divergence": divergence,
+            "rsd": rsd,
+            "fisher_divergence": 4.0 * regularisation * rsd,
             "generator_gradient_norm": optax.tree.norm(generator_gradient),
             "model_gradient_norm": optax.tree.norm(model_gradient),
         }
