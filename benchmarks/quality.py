@@ -29,9 +29,9 @@ def load_split(dataset, seed):
     """X_train, y_train, X_test, y_test in units of the training rows' mean and standard deviation."""
     data = load_dataset(dataset)
     X, y = np.asarray(data.X, np.float64), np.asarray(data.y, np.float64)
-    train, test, *_ = split(len(X), "random", seed)
-    y = (y - y[train].mean()) / y[train].std()
-    return X[train], y[train], X[test], y[test]
+    rows = split(len(X), "random", seed)
+    y = (y - y[rows.train].mean()) / y[rows.train].std()
+    return X[rows.train], y[rows.train], X[rows.test], y[rows.test]
 
 
 def estimator(method, *, steps, seed):

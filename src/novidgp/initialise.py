@@ -1,8 +1,8 @@
 """Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
 
-Measured choices: inner layers start nearly deterministic (kernel variance 0.01), the noise
-starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
-width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
+Measured choices: inner layers around a linear mean start nearly deterministic (kernel variance 0.01), the
+noise starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the
+input width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
 """
 
 from typing import NamedTuple
@@ -78,7 +78,8 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
         lengthscale = (
             config.lengthscale * np.sqrt(points.shape[1]) * jitter * np.ones((units, points.shape[1]))
         )
-        variance = np.full(units, 1.0 if final else config.hidden_variance)
+        starts_flat = config.mean != "zero" and not final
+        variance = np.full(units, config.hidden_variance if starts_flat else 1.0)
         layers.append(
             GPLayer(
                 make_kernel(config.kernel, jnp.asarray(lengthscale, dtype), jnp.asarray(variance, dtype)),

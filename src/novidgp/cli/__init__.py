@@ -1,7 +1,9 @@
 """The command `novidgp`. Nothing heavy is imported before a command runs, so that `--help` is instant."""
 
+import os
 from typing import Annotated
 
+import platformdirs
 import typer
 
 from novidgp.cli.data import data_app
@@ -33,6 +35,8 @@ def _main(
     ] = False,
 ) -> None:
     """Deep Gaussian processes with the posterior you choose."""
+    # Compiled programs are kept between commands: the second fit of a shape starts in seconds.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(platformdirs.user_cache_path("novidgp") / "jax"))
 
 
 def version_command() -> None:

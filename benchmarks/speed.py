@@ -1,0 +1,207 @@
+"""Seconds per iteration: ours beside GPyTorch's deep GP, in one run on one machine.
+
+Two layers, 10 hidden units, 100 inducing points, 10 samples, batches of 1000 rows, 2 threads. Each method
+lives in a process of its own and the processes take turns, so that all of them see the same noise and none
+disturbs another: an idle one waits on a pipe. Figures are medians over turns.
+
+    python benchmarks/speed.py              # the comparison; the last line is one JSON object
+    python benchmarks/speed.py --scaling    # how NOVI's iteration grows with depth, samples and batch
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import time
+
+THREADS = 2
+INPUTS, HIDDEN, INDUCING, SAMPLES, BATCH = 8, 10, 100, 10, 1000
+WARM_UP = 3
+
+
+def toy_data(rows):
+    """Inputs and a smooth target, the same for everybody."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, INPUTS)).astype(np.float32)
+    y = np.sin(X.sum(1)) + 0.1 * rng.standard_normal(rows).astype(np.float32)
+    return X, y.astype(np.float32)
+
+
+def gpytorch_dsvi(**_):
+    """A function that runs n iterations of GPyTorch's DSVI, and its set-up time."""
+    import gpytorch
+    import torch
+
+    from peers import TwoLayerDGP
+
+    torch.set_num_threads(THREADS)
+    X, y = map(torch.as_tensor, toy_data(BATCH))
+    begin = time.perf_counter()
+    torch.manual_seed(0)
+    model = TwoLayerDGP(
+        X,
+        inducing=INDUCING,
+        width=INPUTS,
+        hidden_q_std=1e-2,
+        last_q_std=0.1,
+        hidden_variance=0.1,
+        lengthscale=1.0,
+        noise_std=0.5,
+        seed=0,
+    )
+    widen(model)
+    objective = gpytorch.mlls.DeepApproximateMLL(
+        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=BATCH)
+    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    model.train()
+
+    def run(count):
+        with gpytorch.settings.num_likelihood_samples(SAMPLES):
+            for _ in range(count):
+                optimiser.zero_grad()
+                (-objective(model(X), y)).backward()
+                optimiser.step()
+
+    run(1)
+    return run, time.perf_counter() - begin
+
+
+def widen(model):
+    """Replace the two layers by ones with `HIDDEN` units: wider than the data, which `peers` never needs."""
+    import gpytorch
+    import torch
+
+    from peers import Layer
+
+    Z = model.hidden.variational_strategy.inducing_points.data[0]
+    linear = gpytorch.means.LinearMean(INPUTS, batch_shape=torch.Size([HIDDEN]))
+    projection = torch.eye(INPUTS, HIDDEN)
+    linear.weights.data.copy_(projection.T[..., None])
+    model.hidden = Layer(Z, HIDDEN, linear, lengthscale=INPUTS**0.5, variance=0.1, q_std=1e-2)
+    constant = gpytorch.means.ConstantMean()
+    model.last = Layer(Z @ projection, None, constant, lengthscale=HIDDEN**0.5, variance=1.0, q_std=0.1)
+
+
+def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="separate", **options):
+    """A function that runs n iterations of one of our methods, and its compile time."""
+    import jax
+    import jax.numpy as jnp
+
+    from novidgp.dgp import Batch
+    from novidgp.inference import make_inference
+    from novidgp.initialise import ModelConfig, build_model
+    from novidgp.linalg import single_threaded_lapack
+
+    X, y = toy_data(batch)
+    data = Batch(jnp.asarray(X), jnp.asarray(y)[:, None])
+    config = ModelConfig(num_layers=layers, num_inducing=INDUCING, hidden_dim=HIDDEN, kernel_sharing=sharing)
+    model = build_model(config, X, seed=0)
+    draws = {"dsvi": "num_paths", "novi": "num_samples"}[method]
+    inference = make_inference(method, batch, 1000, **{draws: samples}, **options)
+    state = jax.jit(lambda key: inference.init(model, data, key=key))(jax.random.key(0))
+    chunk = 10
+
+    def scan(state, data, key):
+        def body(state, i):
+            state, info = inference.step(state, data, key=jax.random.fold_in(key, i))
+            return state, info["loss"]
+
+        return jax.lax.scan(body, state, jnp.arange(chunk))
+
+    begin = time.perf_counter()
+    compiled = jax.jit(scan).lower(state, data, jax.random.key(1)).compile()
+    compile_seconds = time.perf_counter() - begin
+
+    def run(count):
+        with single_threaded_lapack():
+            for _ in range(-(-count // chunk)):
+                jax.block_until_ready(compiled(state, data, jax.random.key(1)))
+
+    return run, compile_seconds
+
+
+def worker(pipe, method, options):
+    """Set up, then time as many iterations as the parent asks for, until it asks for none."""
+    baseline = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run, seconds = gpytorch_dsvi() if method == "gpytorch_dsvi" else ours(method, **options)
+    run(WARM_UP)
+    pipe.send(seconds)
+    while count := pipe.recv():
+        begin = time.perf_counter()
+        run(count)
+        pipe.send((time.perf_counter() - begin) / count)
+    pipe.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - baseline) / 1024)
+
+
+def compare(methods, turns, iterations):
+    """Per label: median seconds per iteration, set-up seconds, peak memory in MB beyond the interpreter's."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes, results = {}, [], {}
+    for label, (method, options) in methods.items():
+        pipes[label], child = context.Pipe()
+        processes.append(context.Process(target=worker, args=(child, method, options)))
+        processes[-1].start()
+        results[label] = {"setup_seconds": pipes[label].recv(), "turns": []}
+    for _ in range(turns):
+        for label, pipe in pipes.items():
+            pipe.send(iterations)
+            results[label]["turns"].append(pipe.recv())
+    for label, pipe in pipes.items():
+        pipe.send(0)
+        results[label]["peak_mb"] = pipe.recv()
+        results[label]["seconds"] = statistics.median(results[label].pop("turns"))
+    for process in processes:
+        process.join()
+    return results
+
+
+def report(results):
+    """A table, and the figures as one JSON line."""
+    peer = results["gpytorch_dsvi"]["seconds"]
+    print(f"{'method':<16}{'ms / iteration':>16}{'ratio':>8}{'set-up s':>10}{'peak MB':>10}")
+    for label, r in results.items():
+        ratio = peer / r["seconds"]
+        print(
+            f"{label:<16}{1e3 * r['seconds']:>16.1f}{ratio:>8.2f}"
+            f"{r['setup_seconds']:>10.1f}{r['peak_mb']:>10.0f}"
+        )
+    figures = {
+        f"{label}_ratio": peer / r["seconds"] for label, r in results.items() if label in ("dsvi", "novi")
+    }
+    print(json.dumps(figures | {"threads": THREADS, "results": results}))
+
+
+def scaling(turns):
+    """NOVI's milliseconds per iteration as one size at a time grows."""
+    rows = [("layers", value, {"layers": value}) for value in (2, 3, 4, 5)]
+    rows += [("samples", value, {"samples": value}) for value in (5, 10, 20, 40)]
+    rows += [("batch", value, {"batch": value}) for value in (250, 500, 1000, 2000)]
+    print(f"{'what':<10}{'value':>8}{'ms / iteration':>16}")
+    for what, value, options in rows:
+        seconds = compare({"novi": ("novi", options)}, turns, 10)["novi"]["seconds"]
+        print(f"{what:<10}{value:>8}{1e3 * seconds:>16.1f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=9, help="how often each method gets its turn")
+    parser.add_argument("--iterations", type=int, default=20, help="iterations per turn")
+    parser.add_argument("--scaling", action="store_true", help="NOVI alone, over sizes")
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
+    if arguments.scaling:
+        scaling(arguments.turns)
+        return
+    methods = {label: (label, {}) for label in ("gpytorch_dsvi", "dsvi", "novi")}
+    report(compare(methods, arguments.turns, arguments.iterations))
+
+
+if __name__ == "__main__":
+    main()
