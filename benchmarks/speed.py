@@ -87,7 +87,7 @@ def widen(model):
     model.last = Layer(Z @ projection, None, constant, lengthscale=HIDDEN**0.5, variance=1.0, q_std=0.1)
 
 
-def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="separate", **options):
+def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **options):
     """A function that runs n iterations of one of our methods, and its compile time."""
     import jax
     import jax.numpy as jnp

@@ -53,7 +53,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         num_inducing=100,
         hidden_dim=None,
         kernel="rq",
-        kernel_sharing="separate",
+        kernel_sharing="auto",
         mean="linear",
         likelihood="gaussian",
         whiten=True,

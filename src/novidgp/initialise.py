@@ -27,7 +27,7 @@ class ModelConfig(NamedTuple):
     num_inducing: int = 100
     hidden_dim: int | None = None
     kernel: str = "rq"
-    kernel_sharing: str = "separate"
+    kernel_sharing: str = "auto"
     mean: str = "linear"
     likelihood: str = "gaussian"
     whiten: bool = True
@@ -53,6 +53,15 @@ def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
     return method(count, n_init=1, random_state=seed).fit(inputs).cluster_centers_
 
 
+def _separate(sharing: str, index: int, final: bool) -> bool:
+    """Whether a layer's outputs have kernels of their own.
+
+    `auto` gives them to the first hidden layer only: its basis is computed once for all posterior samples,
+    whereas deeper down every kernel costs as much as the whole layer does with a shared one.
+    """
+    return sharing == "separate" or (sharing == "auto" and index == 0 and not final)
+
+
 def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     """A DGP at its start, for scaled training `inputs`."""
     rng = np.random.default_rng([seed, 1])
@@ -67,7 +76,7 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     for index in range(config.num_layers):
         final = index == config.num_layers - 1
         outputs = last if final else hidden
-        units = outputs if config.kernel_sharing == "separate" and not final else 1
+        units = outputs if _separate(config.kernel_sharing, index, final) else 1
         weight = linear_start(sample, outputs)
         mean = Zero(outputs)
         if config.mean != "zero" and not final:

@@ -35,7 +35,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
         number of features, at most 30).
     kernel : `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`;
-        `kernel_sharing` is `separate` (one kernel per output of a hidden layer) or `shared`.
+        `kernel_sharing` is `separate` (one kernel per output), `shared`, or `auto`: separate in the first
+        hidden layer, where it is cheap, and shared elsewhere.
     mean : `linear`, `linear-learned` or `zero`, for hidden layers.
     likelihood : `gaussian`, `student-t`, `heteroscedastic` or `poisson` (counts).
     whiten : whether inducing outputs are whitened.
@@ -152,7 +153,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         num_inducing=100,
         hidden_dim=None,
         kernel="rq",
-        kernel_sharing="separate",
+        kernel_sharing="auto",
         mean="linear",
         likelihood="auto",
         whiten=True,

@@ -14,7 +14,7 @@ import numpy as np
 from novidgp.kernels import PROFILES, kernel_names
 
 MEANS = ("zero", "linear", "linear-learned")
-SHARINGS = ("separate", "shared")
+SHARINGS = ("auto", "separate", "shared")
 DTYPES = ("float32", "float64")
 REGRESSION_LIKELIHOODS = ("gaussian", "student-t", "heteroscedastic", "poisson")
 CLASSIFICATION_LIKELIHOODS = ("auto", "bernoulli", "softmax")
