@@ -1,7 +1,7 @@
 """The same quantities by NumPy, SciPy and scikit-learn: dense, slow, one output at a time.
 
-Nothing here calls the library's algebra; it only reads parameters. The one thing taken over is the jitter, which
-is part of the model: `K_ZZ = variance * (C + 1e-8 I)` in float64.
+Nothing here calls the library's algebra; it only reads parameters. The one thing taken over is the jitter,
+which is part of the model: `K_ZZ = variance * (C + 1e-8 I)` in float64.
 """
 
 from typing import NamedTuple
@@ -52,13 +52,13 @@ def view(layer: GPLayer, output: int, x: np.ndarray) -> View:
 def make_layer(seed: int, *, inputs=2, outputs=3, points=5, separate=False, linear=True, profile="matern52"):
     """A layer with every parameter different from its neighbours, and well-separated inducing points.
 
-    The points lie on a jittered line of unit steps, so that `K_ZZ` has a condition number of a few hundreds at
-    most and float64 leaves twelve digits of any solve.
+    The points lie on a jittered line, so that `K_ZZ` is far from diagonal but has a condition number
+    below 100, and float64 leaves twelve digits of any solve.
     """
     rng = np.random.default_rng(seed)
     units = outputs if separate else 1
-    line = np.linspace(-0.5 * points, 0.5 * points, points)[None, :, None]
-    z = line * np.sign(rng.standard_normal((units, 1, inputs))) + 0.2 * rng.standard_normal(
+    line = np.linspace(-1.2, 1.2, points)[None, :, None]
+    z = line * np.sign(rng.standard_normal((units, 1, inputs))) + 0.1 * rng.standard_normal(
         (units, points, inputs)
     )
     mean = Zero(outputs)

@@ -45,8 +45,8 @@ def test_moments(draws):
     n = draws.size
     x = draws.astype(float).ravel()
     square = x * x
-    # Standard errors of the first four raw moments of N(0, 1): sqrt of (1, 2, 15, 96) / n. Cutting the tails at
-    # 5.3 takes 1e-4 off the fourth, a thirtieth of its standard error.
+    # Standard errors of the first four raw moments of N(0, 1): sqrt of (1, 2, 15, 96) / n. Cutting the
+    # tails at 5.3 takes 1e-4 off the fourth, a thirtieth of its standard error.
     assert abs(x.mean()) < 5 * np.sqrt(1 / n)
     assert abs(square.mean() - 1) < 5 * np.sqrt(2 / n)
     assert abs((square * x).mean()) < 5 * np.sqrt(15 / n)
