@@ -32,6 +32,7 @@ class ModelConfig(NamedTuple):
     likelihood: str = "gaussian"
     whiten: bool = True
     noise: float = 0.5
+    rate: float = 1.0
     lengthscale: float = 0.5
     hidden_variance: float = 0.01
     num_targets: int = 1
@@ -101,5 +102,5 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
             sample, points = sample @ weight, points @ weight
         elif not final:
             points = rng.standard_normal((config.num_inducing, outputs))
-    likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype)
+    likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype, rate=config.rate)
     return DGP(tuple(layers), likelihood, config.whiten)

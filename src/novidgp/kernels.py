@@ -7,6 +7,7 @@ matrices are `(q, n, m)`. Positive parameters live as logarithms.
 
 import abc
 import functools
+import math
 import operator
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from novidgp.linalg import default_jitter
 
 
 def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Float[Array, "*q n m"]:
@@ -26,7 +29,18 @@ def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Fl
     x, z = x - centre, z - centre
     left = jnp.concatenate([x, jnp.sum(x * x, -1, keepdims=True), jnp.ones_like(x[..., :1])], axis=-1)
     right = jnp.concatenate([-2.0 * z, jnp.ones_like(z[..., :1]), jnp.sum(z * z, -1, keepdims=True)], axis=-1)
-    return jnp.maximum(left @ jnp.swapaxes(right, -1, -2), 0.0)
+    return _non_negative(left @ jnp.swapaxes(right, -1, -2))
+
+
+@jax.custom_jvp
+def _non_negative(square):
+    """Rounding below zero removed, derivatives left alone: a coincident pair keeps its curvature."""
+    return jnp.maximum(square, 0.0)
+
+
+@_non_negative.defjvp
+def _non_negative_jvp(primals, tangents):
+    return _non_negative(*primals), tangents[0]
 
 
 # --- profiles: k(r^2) with unit variance; derivatives in r^2 that are finite at zero ----------------
@@ -51,6 +65,12 @@ def _rq_jvp(primals, tangents):
     log_value = jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
     by_shape = value * (r2 * ratio + log_value / shape)
     return value, (-shape * value * ratio) * dr2 + by_shape * dshape
+
+
+def _largest_log_shape(dtype) -> float:
+    """Where `log(1 + r2 / 2a)` rounds by as much as the jitter: about 100 in float32, where the profile is
+    Gaussian to a few parts in a thousand. A larger alpha acts as this one."""
+    return math.log(default_jitter(dtype) / float(jnp.finfo(dtype).eps))
 
 
 def _radius(r2):
@@ -130,7 +150,11 @@ class Stationary(Kernel):
     def correlation(self, x, z):
         """The profile over scaled distances, for every unit."""
         scale = jnp.exp(-self.log_lengthscale)[:, None, :]
-        shape = None if self.log_shape is None else jnp.exp(self.log_shape)[:, None, None]
+        shape = None
+        if self.log_shape is not None:
+            shape = jnp.exp(jnp.minimum(self.log_shape, _largest_log_shape(self.log_shape.dtype)))[
+                :, None, None
+            ]
         return PROFILES[self.profile](squared_distance(x * scale, z * scale), shape)
 
     def variance(self):

@@ -213,16 +213,21 @@ class Softmax(Likelihood):
 
 
 class Poisson(Likelihood):
-    """Counts with rate `exp(f)`."""
+    """Counts with rate `exp(f + log_rate)`; the offset is where the latent function starts from."""
+
+    log_rate: Float[Array, " t"]
+
+    def _log_rate(self, f):
+        return jnp.minimum(f + self.log_rate, _MAX_LOG_RATE)
 
     def _log_density(self, y, f):
-        f = jnp.minimum(f, _MAX_LOG_RATE)
-        return y * f - jnp.exp(f) - gammaln(y + 1.0)
+        log_rate = self._log_rate(f)
+        return y * log_rate - jnp.exp(log_rate) - gammaln(y + 1.0)
 
     def expected_log_prob(self, y, mean, variance, *, key):
         """Closed form: `E[exp f] = exp(mean + variance / 2)`."""
-        rate = jnp.exp(jnp.minimum(mean + 0.5 * variance, _MAX_LOG_RATE))
-        return y * mean - rate - gammaln(y + 1.0)
+        rate = jnp.exp(self._log_rate(mean + 0.5 * variance))
+        return y * (mean + self.log_rate) - rate - gammaln(y + 1.0)
 
     def log_prob(self, y, mean, variance, *, key):
         """By quadrature."""
@@ -231,12 +236,12 @@ class Poisson(Likelihood):
     def moments(self, mean, variance):
         """Mean rate, and rate plus the rate's own variance (log-normal)."""
         variance = jnp.broadcast_to(variance, mean.shape)
-        rate = jnp.exp(jnp.minimum(mean + 0.5 * variance, _MAX_LOG_RATE))
+        rate = jnp.exp(self._log_rate(mean + 0.5 * variance))
         return rate, rate + rate**2 * jnp.expm1(variance)
 
     def sample(self, f, *, key):
         """Counts."""
-        return jax.random.poisson(key, jnp.exp(jnp.minimum(f, _MAX_LOG_RATE)), f.shape).astype(f.dtype)
+        return jax.random.poisson(key, jnp.exp(self._log_rate(f)), f.shape).astype(f.dtype)
 
 
 LIKELIHOODS = ("gaussian", "student-t", "heteroscedastic", "bernoulli", "softmax", "poisson")
@@ -249,8 +254,8 @@ def latent_width(name: str, targets: int, classes: int | None = None) -> int:
     return int(classes or 0) if name == "softmax" else targets
 
 
-def make_likelihood(name: str, targets: int, noise: float, dtype) -> Likelihood:
-    """A likelihood at its initial parameters; `noise` is the initial noise scale of scaled targets."""
+def make_likelihood(name: str, targets: int, noise: float, dtype, *, rate: float = 1.0) -> Likelihood:
+    """A likelihood at its initial parameters: `noise` is the scale of scaled targets, `rate` of counts."""
     log_scale = jnp.full((targets,), np.log(noise), dtype)
     match name:
         case "gaussian":
@@ -264,5 +269,5 @@ def make_likelihood(name: str, targets: int, noise: float, dtype) -> Likelihood:
         case "softmax":
             return Softmax()
         case "poisson":
-            return Poisson()
+            return Poisson(jnp.full((targets,), np.log(rate), dtype))
     raise ValueError(f"likelihood={name!r} is unknown; choose one of {', '.join(LIKELIHOODS)}.")

@@ -66,7 +66,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         y = y.reshape(len(y), -1)
         check_regression_targets(y, self.likelihood)
         config = self._config(self.likelihood, num_targets=y.shape[1])
-        self._train(X, y, options, config, scale_targets=self.likelihood != "poisson")
+        counts = self.likelihood == "poisson"
+        if counts:
+            config = config._replace(rate=max(float(np.nanmean(y)), 1e-3))
+        self._train(X, y, options, config, scale_targets=not counts)
         return self
 
     def predict(self, X, return_std=False):
