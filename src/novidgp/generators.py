@@ -88,7 +88,7 @@ class Smooth(Posterior):
     @property
     def shapes(self) -> Shapes:
         """`(m, p)` of every layer."""
-        return tuple(mean.shape for mean in self.mean)
+        return tuple((len(mean), mean.shape[1]) for mean in self.mean)
 
     def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat | None:
         """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part."""

@@ -5,7 +5,7 @@ noise starts large (0.5 of the target's standard deviation), lengthscales grow w
 input width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,7 +50,7 @@ def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
         extra = distinct[rng.integers(len(distinct), size=count - len(distinct))]
         spread = distinct.std(0) + 1e-3
         return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
-    method = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
+    method: Any = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
     return method(count, n_init=1, random_state=seed).fit(inputs).cluster_centers_
 
 

@@ -37,8 +37,11 @@ class Inference(NamedTuple):
     fitted: Callable[[State], Fitted]
 
 
-def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
-    """Adam with a flat start and a cosine end: the schedule of every method here."""
+def adam(learning_rate: float, steps: int) -> Any:
+    """Adam with a flat start and a cosine end: the schedule of every method here.
+
+    An optax transformation; not typed as one, because optax's type of parameters knows no modules.
+    """
     hold = steps // 4
     schedule = optax.join_schedules(
         [
@@ -50,13 +53,13 @@ def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(schedule, b1=0.9, b2=0.99)
 
 
-def descend(optimiser, gradient, opt_state, params):
+def descend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
     """One step downhill: `(params, opt_state)`."""
     updates, opt_state = optimiser.update(gradient, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
 
-def ascend(optimiser, gradient, opt_state, params):
+def ascend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
     """One step uphill: `(params, opt_state)`."""
     return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
 

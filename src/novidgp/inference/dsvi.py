@@ -55,6 +55,7 @@ def elbo(fitted: Fitted, batch, num_data: int, num_paths: int, *, key):
     """The evidence lower bound on a minibatch, and its data term."""
     path_key, likelihood_key = jax.random.split(key)
     model, posterior = fitted
+    assert isinstance(posterior, GaussianPosterior)
     moments = posterior.propagate(model, batch.x, num_paths if len(model.layers) > 1 else 1, key=path_key)
     rows = model.data_term(moments, batch.y, bound="expected_log", key=likelihood_key)
     data = num_data / batch.x.shape[0] * jnp.sum(jnp.mean(rows, axis=0))

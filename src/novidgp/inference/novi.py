@@ -11,7 +11,7 @@ the generator's own score. The critic then needs neither data nor the posterior'
 `-E[J^T (score_p - r)]`, and one pass through the likelihood per step serves generator and hyper-parameters.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -124,7 +124,7 @@ def novi(
         return adam(step_scale * value, steps * updates)
 
     model_optimiser, critic_optimiser = rate(model_rate), rate(critic_rate, critic_steps)
-    generator_optimiser = optax.multi_transform(
+    generator_optimiser: Any = optax.multi_transform(
         {
             "mean": rate(mean_rate),
             "scale": rate(scale_rate),
@@ -283,7 +283,8 @@ def novi(
 
         if objective == "kl":
             if critic == "network":
-                direction = unflatten(2.0 * regularisation * opponent(flatten(v)), sampler.shapes)
+                phi = critic_field(None, sampler, opponent)
+                direction = unflatten(2.0 * regularisation * phi(flatten(v)), sampler.shapes)
             else:
                 own = sampler.score(white_score(opponent)(white))
                 direction = jax.tree.map(lambda g, r: num_samples * g - r, v_gradient, own)
