@@ -223,7 +223,7 @@ def novi(
         )
         return -jnp.mean(discrepancy)
 
-    def train_critic(state, batch, key):
+    def train_critic(state, batch, key) -> tuple[Any, Any]:
         opponent, opt_state = state.critic, state.critic_opt
         if opponent is None:
             return opponent, opt_state
@@ -283,8 +283,7 @@ def novi(
 
         if objective == "kl":
             if critic == "network":
-                phi = critic_field(None, sampler, opponent)
-                direction = unflatten(2.0 * regularisation * phi(flatten(v)), sampler.shapes)
+                direction = unflatten(2.0 * regularisation * opponent(flatten(v)), sampler.shapes)
             else:
                 own = sampler.score(white_score(opponent)(white))
                 direction = jax.tree.map(lambda g, r: num_samples * g - r, v_gradient, own)
