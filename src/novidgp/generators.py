@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.dgp import Inducing
+from novidgp.linalg import solve_unit_lower
 from novidgp.nets import MLP
 from novidgp.noise import normal
 from novidgp.posteriors import Posterior, propagate_samples
@@ -134,13 +135,8 @@ class Smooth(Posterior):
     def _solve(self, index: int, right: Float[Array, "k m p"], *, transpose: bool) -> Float[Array, "k m p"]:
         """`(I + T)^-1` or its transpose, applied to one layer."""
         assert self.lower is not None
-        solved = jax.scipy.linalg.solve_triangular(
-            jnp.tril(self.lower[index], -1),
-            jnp.transpose(right, (2, 1, 0)),
-            trans=int(transpose),
-            lower=True,
-            unit_diagonal=True,
-        )
+        columns = jnp.transpose(right, (2, 1, 0))
+        solved = solve_unit_lower(jnp.tril(self.lower[index], -1), columns, transpose=transpose)
         return jnp.transpose(solved, (2, 1, 0))
 
     def sample(self, count, *, key):

@@ -4,6 +4,8 @@ Every Gaussian conditional in the library is a product with the *inverse Cholesk
 ``R = chol(K)^-1``: one tall GEMM per layer instead of a batched triangular solve.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -27,6 +29,34 @@ def default_jitter(dtype) -> float:
     return _JITTER[jnp.dtype(dtype).name]
 
 
+def _one_by_one(function, *matrices: Float[Array, "*b m m"]) -> Float[Array, "*b m m"]:
+    """A LAPACK routine over the leading axes, one matrix at a time.
+
+    jaxlib splits a batched LAPACK call over XLA's thread pool and waits for the parts on a thread of that
+    same pool: two such calls at once, and a machine with two cores stands still for ever.
+    """
+    batch = matrices[0].shape[:-2]
+    if math.prod(batch) == 1:
+        result = function(*(matrix.reshape(matrix.shape[-2:]) for matrix in matrices))
+    else:
+        rows = tuple(matrix.reshape(-1, *matrix.shape[-2:]) for matrix in matrices)
+        result = jax.lax.map(lambda row: function(*row), rows)
+    return result.reshape(*batch, *result.shape[-2:])
+
+
+def solve_unit_lower(
+    lower: Float[Array, "*b m m"], right: Float[Array, "*b m k"], *, transpose: bool
+) -> Float[Array, "*b m k"]:
+    """`(I + T)^-1 right`, or with the transpose, where `T` is the strict lower triangle of `lower`."""
+
+    def solve(matrix, columns):
+        return jax.scipy.linalg.solve_triangular(
+            matrix, columns, trans=int(transpose), lower=True, unit_diagonal=True
+        )
+
+    return _one_by_one(solve, lower, right)
+
+
 def _tril_half(matrix: Float[Array, "*b m m"]) -> Float[Array, "*b m m"]:
     """The lower triangle with the diagonal halved: the `Phi` of Cholesky differentiation."""
     lower = jnp.tril(matrix)
@@ -41,9 +71,12 @@ def inverse_cholesky(matrix: Float[Array, "*b m m"]) -> Float[Array, "*b m m"]:
     Differentiation needs no triangular solve: `dR = -Phi(R dK R^T) R`, where `Phi` keeps the lower
     triangle and halves the diagonal. Its transpose, which JAX derives, is three small GEMMs.
     """
-    factor = jnp.linalg.cholesky(matrix)
-    eye = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
-    return jax.scipy.linalg.solve_triangular(factor, eye, lower=True)
+
+    def invert(matrix):
+        eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), eye, lower=True)
+
+    return _one_by_one(invert, matrix)
 
 
 @inverse_cholesky.defjvp
@@ -67,7 +100,7 @@ def add_jitter(
     fixed = jax.lax.stop_gradient(matrix)
 
     def fails(size):
-        return ~jnp.all(jnp.isfinite(jnp.linalg.cholesky(fixed + size * eye)))
+        return ~jnp.all(jnp.isfinite(_one_by_one(jnp.linalg.cholesky, fixed + size * eye)))
 
     def keep_trying(carry):
         attempt, _, failed = carry

@@ -1,0 +1,31 @@
+"""What must hold of the compiled programs, whatever the numbers."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from novidgp.dgp import Batch
+from novidgp.inference import METHODS, make_inference
+from novidgp.initialise import ModelConfig, build_model
+
+LAPACK = re.compile(r"custom_call_target=\"lapack_\w+\".*?operand_layout_constraints=\{\w+\[([\d,]+)\]")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_lapack_call_is_batched(method):
+    """Two batched LAPACK calls at once deadlock on two cores: each waits for the threads the other holds."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 3))
+    config = ModelConfig(num_layers=3, num_inducing=5, kernel_sharing="separate")
+    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
+    inference = make_inference(method, len(x), 10)
+    model = build_model(config, x, seed=0)
+    state = jax.eval_shape(lambda key: inference.init(model, batch, key=key), jax.random.key(0))
+    step = jax.jit(lambda state, batch, key: inference.step(state, batch, key=key))
+    program = step.lower(state, batch, jax.random.key(0)).compile().as_text()
+    shapes = [[int(size) for size in found.split(",")] for found in LAPACK.findall(program)]
+    assert shapes, "the step factorises kernel matrices, so its program must hold LAPACK calls"
+    assert all(np.prod(shape[:-2]) == 1 for shape in shapes)
