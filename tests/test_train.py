@@ -428,7 +428,8 @@ def test_an_interrupt_in_a_callback_keeps_the_model_and_can_be_resumed(tmp_path)
 def test_control_c_in_a_running_fit_returns_a_model():
     code = textwrap.dedent(
         """
-        import sys
+        import signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us deaf to it
         sys.path.insert(0, sys.argv[1])
         from test_train import DESCENT, fit
         result = fit(make=lambda scale: DESCENT, steps=10**9, chunk=1000,
