@@ -55,7 +55,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         kernel="rq",
         kernel_sharing="auto",
         mean="linear",
-        likelihood="gaussian",
+        likelihood="auto",
         whiten=True,
         max_steps=2000,
         batch_size=1000,

@@ -38,7 +38,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         `kernel_sharing` is `separate` (one kernel per output), `shared`, or `auto`: separate in the first
         hidden layer, where it is cheap, and shared elsewhere.
     mean : `linear`, `linear-learned` or `zero`, for hidden layers.
-    likelihood : `gaussian`, `student-t`, `heteroscedastic` or `poisson` (counts).
+    likelihood : `gaussian` (what `auto` means), `student-t`, `heteroscedastic` or `poisson` (counts).
     whiten : whether inducing outputs are whitened.
     max_steps, batch_size : training steps and rows per step.
     num_predict_samples : posterior paths of a prediction.
@@ -64,9 +64,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim
         y = y.reshape(len(y), -1)
-        check_regression_targets(y, self.likelihood)
-        config = self._config(self.likelihood, num_targets=y.shape[1])
-        counts = self.likelihood == "poisson"
+        likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
+        check_regression_targets(y, likelihood)
+        config = self._config(likelihood, num_targets=y.shape[1])
+        counts = likelihood == "poisson"
         if counts:
             config = config._replace(rate=max(float(np.nanmean(y)), 1e-3))
         self._train(X, y, options, config, scale_targets=not counts)
@@ -147,32 +148,6 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     Parameters are those of `DGPRegressor`; `likelihood` is `bernoulli` (probit link, two classes), `softmax`,
     or `auto`, which takes the first for two classes and the second for more. `classes_` are the labels.
     """
-
-    def __init__(
-        self,
-        inference="dsvi",
-        preset="default",
-        num_layers=2,
-        num_inducing=100,
-        hidden_dim=None,
-        kernel="rq",
-        kernel_sharing="auto",
-        mean="linear",
-        likelihood="auto",
-        whiten=True,
-        max_steps=2000,
-        batch_size=1000,
-        num_predict_samples=100,
-        validation_fraction=None,
-        patience=None,
-        inference_options=None,
-        dtype="float32",
-        random_state=None,
-        verbose=None,
-        checkpoint=None,
-    ):
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        super().__init__(**arguments)
 
     def fit(self, X, y):
         """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text."""

@@ -16,7 +16,7 @@ from novidgp.kernels import PROFILES, kernel_names
 MEANS = ("zero", "linear", "linear-learned")
 SHARINGS = ("auto", "separate", "shared")
 DTYPES = ("float32", "float64")
-REGRESSION_LIKELIHOODS = ("gaussian", "student-t", "heteroscedastic", "poisson")
+REGRESSION_LIKELIHOODS = ("auto", "gaussian", "student-t", "heteroscedastic", "poisson")
 CLASSIFICATION_LIKELIHOODS = ("auto", "bernoulli", "softmax")
 _INTERNAL_OPTIONS = ("num_data", "steps", "step_scale")
 

@@ -43,9 +43,9 @@ def fit_command(
         str, typer.Option(help="rq, rbf, matern12, matern32, matern52, or a sum or product: rq+matern12.")
     ] = "rq",
     likelihood: Annotated[
-        str | None,
+        str,
         typer.Option(help="gaussian, student-t, heteroscedastic, poisson; for classes bernoulli, softmax."),
-    ] = None,
+    ] = "auto",
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2000,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 1000,
     validation_fraction: Annotated[
@@ -112,6 +112,7 @@ def fit_command(
         "num_inducing": inducing,
         "hidden_dim": hidden,
         "kernel": kernel,
+        "likelihood": likelihood,
         "max_steps": steps,
         "batch_size": batch_size,
         "validation_fraction": validation_fraction,
@@ -120,7 +121,7 @@ def fit_command(
         "dtype": dtype,
         "random_state": seed,
         "checkpoint": checkpoint,
-    } | ({} if likelihood is None else {"likelihood": likelihood})
+    }
     console = out()
     console.print(
         f"{kind} of {target!r}: {len(train):,} rows, {len(features.columns)} columns, {X.shape[1]} features"
