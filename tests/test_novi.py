@@ -53,6 +53,9 @@ class Target(eqx.Module):
     def inducing_shapes(self):
         return ((self.size, 1),)
 
+    def inducing_start(self):
+        return (jnp.zeros((self.size, 1), self.layers[0].inducing.dtype),)
+
     def log_prior(self, v):
         return jnp.zeros(len(v[0]), v[0].dtype)
 
@@ -99,7 +102,15 @@ def test_a_gaussian_q_becomes_the_gaussian_posterior(objective):
     Monte-Carlo error is left at the optimum, and the parameters themselves converge (here to 1e-3)."""
     steps = 3_000
     inference = novi(
-        1, steps, network=False, objective=objective, trace="exact", lower_rate=0.02, model_rate=0.0
+        1,
+        steps,
+        network=False,
+        objective=objective,
+        gaussian_part="sampled",
+        trace="exact",
+        mean_rate=0.05,
+        lower_rate=0.02,
+        model_rate=0.0,
     )
     state, info = run(inference, target(correlated, 3), None, steps, key=jax.random.key(0))
     q = state.generator
@@ -120,6 +131,7 @@ def test_novi_recovers_a_correlated_gaussian_posterior(objective, score_matching
         1,
         steps,
         objective=objective,
+        gaussian_part="sampled",
         score_matching=score_matching,
         trace="exact",
         num_samples=32,
@@ -151,6 +163,7 @@ def mode_shares(network, seeds=2):
         1,
         steps,
         network=network,
+        gaussian_part="sampled",
         num_samples=32,
         noise_dim=2,
         width=32,
@@ -305,6 +318,7 @@ def test_residual_and_network_critics_agree_where_they_are_the_same_field(object
             10,
             critic=critic,
             objective=objective,
+            gaussian_part="sampled",
             depth=0,
             noise_dim=2,
             critic_rate=0.0,
@@ -328,7 +342,7 @@ def test_residual_and_network_critics_agree_where_they_are_the_same_field(object
 def test_the_critic_learns_to_the_last_step():
     """Its schedule counts its own updates, `critic_steps` of them a step; it decays with the generator's."""
     steps = 8
-    inference = novi(1, steps, critic_steps=5, noise_dim=2, width=4)
+    inference = novi(1, steps, gaussian_part="sampled", critic_steps=5, noise_dim=2, width=4)
 
     @QUICK
     def trajectory(key):
@@ -358,8 +372,11 @@ def test_hyperparameters_are_clipped_and_nothing_else():
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("network", [False, True], ids=["gaussian", "neural"])
-def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network):
+@pytest.mark.parametrize(
+    ("network", "gaussian_part"),
+    [(False, "integrated"), (True, "integrated"), (False, "sampled"), (True, "sampled")],
+)
+def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network, gaussian_part):
     """scikit-learn's GP with the same kernel and noise. 20,000 paths: the mean's standard error is at most
     0.007 of a posterior standard deviation, the variance's 1 %. Five of those for a Gaussian q, which
     converges exactly (the jitter of 1e-8 is far below); as much again for the neural one's critic."""
@@ -376,6 +393,7 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network):
         len(x),
         steps,
         network=network,
+        gaussian_part=gaussian_part,
         noise_dim=4,
         width=16,
         num_samples=32,

@@ -16,6 +16,7 @@ from novidgp.likelihoods import Likelihood
 from novidgp.noise import normal
 
 Inducing = tuple[Float[Array, "k m p"], ...]
+Scales = tuple[Float[Array, "p m m"], ...]
 Bound = Literal["expected_log", "log_expected"]
 
 
@@ -47,15 +48,21 @@ class DGP(eqx.Module):
             total = total + sum(layer.log_det_root() for layer in self.layers)
         return total
 
-    def propagate(self, x: Float[Array, "n d"], v: Inducing, *, key: PRNGKeyArray) -> Moments:
-        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`."""
+    def propagate(
+        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, key: PRNGKeyArray
+    ) -> Moments:
+        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`.
+
+        With `scales` (in whitened coordinates) V is Gaussian around each draw, and integrated out row by row.
+        """
         v = self._white(v)
+        scales = (None,) * len(v) if scales is None else scales
         h = x
-        for layer, inducing, layer_key in zip(
-            self.layers[:-1], v[:-1], jax.random.split(key, len(v))[:-1], strict=True
+        for layer, inducing, scale, layer_key in zip(
+            self.layers[:-1], v[:-1], scales[:-1], jax.random.split(key, len(v))[:-1], strict=True
         ):
-            h = _draw(layer.conditional(h, inducing), key=layer_key)
-        return self.layers[-1].conditional(h, v[-1])
+            h = _draw(layer.conditional(h, inducing, scale), key=layer_key)
+        return self.layers[-1].conditional(h, v[-1], scales[-1])
 
     def propagate_marginal(
         self, x: Float[Array, "n d"], q: tuple[Gaussian, ...], num_paths: int, *, key: PRNGKeyArray
@@ -99,18 +106,32 @@ class DGP(eqx.Module):
         *,
         num_paths: int = 1,
         bound: Bound = "expected_log",
+        scales: Scales | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, " k"]:
         """`(N/B) sum_n log p(y_n | x_n, V)` of every draw. The factor N/B lives here and nowhere else."""
         path_key, likelihood_key = jax.random.split(key)
         paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
-        moments = self.propagate(batch.x, paths, key=path_key)
+        moments = self.propagate(batch.x, paths, scales=scales, key=path_key)
         rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=likelihood_key)
         return num_data / batch.x.shape[0] * jnp.sum(rows, axis=-1)
 
     def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
         """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
         return self.log_prior(v) + self.log_likelihood(v, batch, num_data, key=key, **options)
+
+    def whiten_scales(self, scales: Scales) -> Scales:
+        """Covariance factors of the model's inducing outputs in whitened coordinates."""
+        if self.whitened:
+            return scales
+        return tuple(layer.whiten_scale(scale) for layer, scale in zip(self.layers, scales, strict=True))
+
+    def inducing_start(self) -> tuple[Float[Array, "m p"], ...]:
+        """The inducing outputs at which every layer follows its mean function."""
+        return tuple(
+            jnp.zeros_like(layer.inducing_mean()) if self.whitened else layer.inducing_mean()
+            for layer in self.layers
+        )
 
     def whiten_gaussian(self, q: tuple[Gaussian, ...]) -> tuple[Gaussian, ...]:
         """A Gaussian over the model's inducing outputs in whitened coordinates."""

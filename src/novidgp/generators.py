@@ -115,6 +115,23 @@ class Smooth(Posterior):
             draws.append(mean + jnp.exp(self.log_diagonal[index]).T * w)
         return tuple(draws)
 
+    def scales(self) -> tuple[Float[Array, "p m m"], ...]:
+        """The factors `C = D (I + T)`."""
+        factors = []
+        for index, log_diagonal in enumerate(self.log_diagonal):
+            unit = jnp.eye(log_diagonal.shape[-1], dtype=log_diagonal.dtype)
+            if self.lower is not None:
+                unit = unit + jnp.tril(self.lower[index], -1)
+            factors.append(jnp.exp(log_diagonal)[..., None] * unit)
+        return tuple(factors)
+
+    def centres(self, count: int, *, key: PRNGKeyArray) -> tuple[Inducing, Flat | None]:
+        """`mu + C g(eps)`, the means of q given eps, and `g(eps)`."""
+        shift = self.displacement(count, key=key)
+        if shift is None:
+            return tuple(jnp.broadcast_to(mean, (count, *mean.shape)) for mean in self.mean), None
+        return self.colour(shift), shift
+
     def whiten(self, v: Inducing) -> Flat:
         """`w = C^-1 (V - mu)`."""
         whitened = []
@@ -144,5 +161,7 @@ class Smooth(Posterior):
         return self.colour(self.white_draw(count, key=key)[0])
 
     def propagate(self, model, x, num_paths, *, key):
-        """Sample, then condition."""
-        return propagate_samples(self, model, x, num_paths, key=key)
+        """Given eps the posterior is Gaussian, layer by layer, and integrates out row by row."""
+        noise_key, path_key = jax.random.split(key)
+        centres, _ = self.centres(num_paths, key=noise_key)
+        return model.propagate(x, centres, scales=model.whiten_scales(self.scales()), key=path_key)

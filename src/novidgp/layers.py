@@ -61,19 +61,26 @@ class GPLayer(eqx.Module):
         basis = self.kernel.correlation(h[None], self.inducing) @ jnp.swapaxes(self.root(), -1, -2)
         return basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR)
 
-    def conditional(self, h: Float[Array, "*#k n d"], v: Float[Array, "k m p"]) -> Moments:
-        """`p(f | h, V)`. An `h` without sample axis is shared: its `A` is computed once for all k."""
-        basis, unexplained = self.basis(h.reshape(-1, h.shape[-1]))
+    def conditional(
+        self, h: Float[Array, "*#k n d"], v: Float[Array, "k m p"], scale: Float[Array, "p m m"] | None = None
+    ) -> Moments:
+        """`p(f | h, V)`, or with a `scale` `p(f | h)` for `V ~ N(v, scale scale^T)`, row by row.
+
+        An `h` without sample axis is shared: its `A` is computed once for all k.
+        """
+        basis, share = self.basis(h.reshape(-1, h.shape[-1]))
+        if scale is not None:
+            share = share + jnp.sum((basis @ scale) ** 2, axis=-1)
         variance = self.kernel.variance()
         v = jnp.sqrt(variance) * v
         if h.ndim == 2:
             mean = _project_shared(basis, v)
-            unexplained = unexplained.T[None]
+            share = share.T[None]
         else:
             samples, rows = h.shape[:2]
             mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
-            unexplained = jnp.moveaxis(unexplained.reshape(-1, samples, rows), 0, -1)
-        return Moments(self.mean(h) + mean, variance * unexplained)
+            share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
+        return Moments(self.mean(h) + mean, variance * share)
 
     def marginal(self, h: Float[Array, "*k n d"], q: Gaussian) -> Moments:
         """`E_q(V)[p(f | h, V)]`, row by row: the inducing outputs integrated out analytically."""

@@ -27,19 +27,15 @@ class DSVIState(NamedTuple):
 
 
 def initial_posterior(model: DGP, hidden_scale: float, final_scale: float) -> GaussianPosterior:
-    """Zero mean and a small isotropic scale: a nearly deterministic start that follows the mean functions.
-
-    In unwhitened coordinates it is `U = m(Z)` that follows them.
-    """
+    """A small isotropic scale around the mean functions: a nearly deterministic start."""
     dtype = model.layers[0].inducing.dtype
     last = len(model.layers) - 1
-    mean, log_diagonal, lower = [], [], []
-    for index, (layer, (m, p)) in enumerate(zip(model.layers, model.inducing_shapes(), strict=True)):
+    log_diagonal, lower = [], []
+    for index, (m, p) in enumerate(model.inducing_shapes()):
         scale = final_scale if index == last else hidden_scale
-        mean.append(jnp.zeros((m, p), dtype) if model.whitened else layer.inducing_mean())
         log_diagonal.append(jnp.full((p, m), np.log(scale), dtype))
         lower.append(jnp.zeros((p, m, m), dtype))
-    return GaussianPosterior(tuple(mean), tuple(log_diagonal), tuple(lower))
+    return GaussianPosterior(model.inducing_start(), tuple(log_diagonal), tuple(lower))
 
 
 def kl_divergence(model: DGP, posterior: GaussianPosterior):
