@@ -56,13 +56,13 @@ class DGP(eqx.Module):
         With `scales` (in whitened coordinates) V is Gaussian around each draw, and integrated out row by row.
         """
         v = self._white(v)
-        scales = (None,) * len(v) if scales is None else scales
+        spreads = (None,) * len(v) if scales is None else scales
         h = x
         for layer, inducing, scale, layer_key in zip(
-            self.layers[:-1], v[:-1], scales[:-1], jax.random.split(key, len(v))[:-1], strict=True
+            self.layers[:-1], v[:-1], spreads[:-1], jax.random.split(key, len(v))[:-1], strict=True
         ):
             h = _draw(layer.conditional(h, inducing, scale), key=layer_key)
-        return self.layers[-1].conditional(h, v[-1], scales[-1])
+        return self.layers[-1].conditional(h, v[-1], spreads[-1])
 
     def propagate_marginal(
         self, x: Float[Array, "n d"], q: tuple[Gaussian, ...], num_paths: int, *, key: PRNGKeyArray
