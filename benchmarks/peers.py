@@ -10,7 +10,7 @@ are in standardised units. `y_test` is used for scoring only; `seconds` is fitti
     python benchmarks/peers.py --datasets energy yacht --methods gpytorch_dsvi --seeds 0 1 --out peers.jsonl
 
 appends one JSON line per finished fit, and skips the fits the file already holds (`steps` is null for methods
-without steps). Data come from $NOVIDGP_DATA. Needs the `peers` extra (torch, gpytorch), not JAX.
+without steps). Data come from $NOVIDGP_DATA. Needs the `peers` extra (torch, gpytorch).
 """
 
 from __future__ import annotations
@@ -40,24 +40,20 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
+from novidgp.bench.protocols import split
+
 Scores = dict[str, float]
 
 
 # Protocol "random": a shuffled 90/10 split, scaled on the training rows.
 
 
-def split(n: int, seed: int, test_fraction: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers (train, test) of a shuffled split."""
-    perm = np.random.default_rng(seed).permutation(n)
-    k = round(n * test_fraction)
-    return perm[k:], perm[:k]
-
-
 def load_split(dataset: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """X_train, y_train, X_test, y_test in units of the training rows' mean and standard deviation."""
     with np.load(Path(os.environ["NOVIDGP_DATA"]) / f"{dataset}.npz") as file:
         X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
-    train, test = split(len(X), seed)
+    rows = split(len(X), "random", seed)
+    train, test = rows.train, rows.test
     centre, scale = X[train].mean(0), X[train].std(0)
     constant = scale <= 1e-9 * (1 + np.abs(centre))
     X = (X - centre) / np.where(constant, np.inf, scale)  # constant columns become 0
