@@ -64,22 +64,6 @@ class DGP(eqx.Module):
             h = _draw(layer.conditional(h, inducing, scale), key=layer_key)
         return self.layers[-1].conditional(h, v[-1], spreads[-1])
 
-    def propagate_marginal(
-        self, x: Float[Array, "n d"], q: tuple[Gaussian, ...], num_paths: int, *, key: PRNGKeyArray
-    ) -> Moments:
-        """Paths with Gaussian inducing outputs integrated out layer by layer (DSVI's doubly
-        stochastic propagation): each row has its own draw, so rows of one path are independent."""
-        h = x
-        for layer, gaussian, layer_key in zip(
-            self.layers[:-1], q[:-1], jax.random.split(key, len(q))[:-1], strict=True
-        ):
-            moments = layer.marginal(h, gaussian)
-            if h.ndim == 2:
-                moments = Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape)) for m in moments))
-            h = _draw(moments, key=layer_key)
-        moments = self.layers[-1].marginal(h, q[-1])
-        return Moments(*(m if m.ndim == 3 else m[None] for m in moments))
-
     def data_term(
         self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
     ) -> Float[Array, "k n"]:

@@ -82,15 +82,6 @@ class GPLayer(eqx.Module):
             share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
         return Moments(self.mean(h) + mean, variance * share)
 
-    def marginal(self, h: Float[Array, "*k n d"], q: Gaussian) -> Moments:
-        """`E_q(V)[p(f | h, V)]`, row by row: the inducing outputs integrated out analytically."""
-        basis, unexplained = self.basis(h.reshape(-1, h.shape[-1]))
-        variance = self.kernel.variance()
-        mean = _project_shared(basis, jnp.sqrt(variance) * q.mean[None])[0]
-        share = (unexplained + jnp.sum((basis @ q.scale) ** 2, axis=-1)).T
-        shape = (*h.shape[:-1], self.outputs)
-        return Moments(self.mean(h) + mean.reshape(shape), (variance * share).reshape(shape))
-
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""
         centred = (u - self.inducing_mean()) / jnp.sqrt(self.kernel.variance())

@@ -63,5 +63,7 @@ class GaussianPosterior(Posterior):
 
     def propagate(self, model, x, num_paths, *, key):
         """With V integrated out analytically in every layer."""
-        moments = model.propagate_marginal(x, model.whiten_gaussian(self.factors()), num_paths, key=key)
+        centres = tuple(jnp.broadcast_to(mean, (num_paths, *mean.shape)) for mean in self.mean)
+        scales = model.whiten_scales(tuple(q.scale for q in self.factors()))
+        moments = model.propagate(x, centres, scales=scales, key=key)
         return Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape[1:])) for m in moments))

@@ -13,7 +13,6 @@ from dense import JITTER, lower_factor, make_layer, view
 from sklearn.decomposition import PCA
 
 from novidgp.dgp import DGP, Batch
-from novidgp.layers import Gaussian
 from novidgp.likelihoods import GaussianNoise
 from novidgp.means import Linear, Zero, linear_start
 
@@ -55,32 +54,33 @@ def test_conditional_is_the_dense_conditional(separate, linear, sampled):
 
 @SHARING
 @pytest.mark.parametrize("sampled", [False, True], ids=["common-inputs", "inputs-per-sample"])
-def test_marginal_is_the_dense_formula(separate, sampled):
+def test_integrating_a_gaussian_out_is_the_dense_formula(separate, sampled):
     layer = make_layer(3, separate=separate)
     x = 2 * numbers(4, *(K, N, D)[0 if sampled else 1 :])
-    q = Gaussian(numbers(5, M, P), lower_factor(np.random.default_rng(6), P, M))
-    moments = jax.jit(type(layer).marginal)(layer, x, q)
-    assert moments.mean.shape == moments.variance.shape == (*x.shape[:-1], P)
-    flat = x.reshape(-1, D)
-    for p in range(P):
-        mean_p, variance_p = truth(layer, flat, q.mean[:, p], p)
-        k_zz, k_xz, *_ = view(layer, p, flat)
-        factor = np.linalg.cholesky(k_zz) @ q.scale[p]
-        gain = np.linalg.solve(k_zz, k_xz.T).T
-        variance_p = variance_p + np.diag(gain @ factor @ factor.T @ gain.T)
-        np.testing.assert_allclose(moments.mean[..., p].ravel(), mean_p, rtol=0, atol=ATOL)
-        np.testing.assert_allclose(moments.variance[..., p].ravel(), variance_p, rtol=0, atol=ATOL)
+    v, scale = numbers(5, K, M, P), lower_factor(np.random.default_rng(6), P, M)
+    moments = jax.jit(type(layer).conditional)(layer, x, v, scale)
+    variance = np.broadcast_to(moments.variance, (K, N, P))
+    for k in range(K):
+        rows = x[k] if sampled else x
+        for p in range(P):
+            mean_p, variance_p = truth(layer, rows, v[k, :, p], p)
+            k_zz, k_xz, *_ = view(layer, p, rows)
+            factor = np.linalg.cholesky(k_zz) @ scale[p]
+            gain = np.linalg.solve(k_zz, k_xz.T).T
+            variance_p = variance_p + np.diag(gain @ factor @ factor.T @ gain.T)
+            np.testing.assert_allclose(moments.mean[k, :, p], mean_p, rtol=0, atol=ATOL)
+            np.testing.assert_allclose(variance[k, :, p], variance_p, rtol=0, atol=ATOL)
 
 
 @SHARING
-def test_marginal_under_the_prior_is_the_prior(separate):
+def test_integrating_the_prior_out_leaves_the_prior(separate):
     layer = make_layer(3, separate=separate)
     x = 2 * numbers(4, N, D)
-    prior = Gaussian(jnp.zeros((M, P)), jnp.broadcast_to(jnp.eye(M), (P, M, M)))
-    moments = jax.jit(type(layer).marginal)(layer, x, prior)
-    variance = np.broadcast_to(layer.kernel.variance(), (N, P))
+    white = jnp.broadcast_to(jnp.eye(M), (P, M, M))
+    moments = jax.jit(type(layer).conditional)(layer, x, jnp.zeros((1, M, P)), white)
+    variance = np.broadcast_to(layer.kernel.variance(), (1, N, P))
     np.testing.assert_allclose(moments.variance, variance, rtol=1e-12)
-    np.testing.assert_allclose(moments.mean, layer.mean(jnp.asarray(x)), atol=1e-14)
+    np.testing.assert_allclose(moments.mean[0], layer.mean(jnp.asarray(x)), atol=1e-14)
 
 
 def test_conditional_interpolates_the_inducing_outputs():
