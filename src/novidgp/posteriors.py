@@ -67,3 +67,33 @@ class GaussianPosterior(Posterior):
         scales = model.whiten_scales(tuple(q.scale for q in self.factors()))
         moments = model.propagate(x, centres, scales=scales, key=key)
         return Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape[1:])) for m in moments))
+
+
+class Delta(Posterior):
+    """All mass on one point: what maximum likelihood leaves."""
+
+    point: tuple[Float[Array, "m p"], ...]
+
+    def sample(self, count, *, key):
+        """The point, `count` times."""
+        return tuple(jnp.broadcast_to(v, (count, *v.shape)) for v in self.point)
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Paths differ by the layers' conditional noise only."""
+        return propagate_samples(self, model, x, num_paths, key=key)
+
+
+class Empirical(Posterior):
+    """Stored draws of parallel chains, `(chains, draws, m, p)` per layer."""
+
+    draws: tuple[Float[Array, "c s m p"], ...]
+
+    def sample(self, count, *, key):
+        """Draws in random order: each once before any twice."""
+        chains, length = self.draws[0].shape[:2]
+        order = jnp.resize(jax.random.permutation(key, chains * length), count)
+        return tuple(v.reshape(-1, *v.shape[2:])[order] for v in self.draws)
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Sample, then condition."""
+        return propagate_samples(self, model, x, num_paths, key=key)

@@ -5,9 +5,16 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
+from novidgp.inference.ml import ml
 from novidgp.inference.novi import PAPER, novi
+from novidgp.inference.sghmc import sghmc
 
-METHODS: dict[str, Callable[..., Inference]] = {"novi": novi, "dsvi": dsvi}
+METHODS: dict[str, Callable[..., Inference]] = {
+    "novi": novi,
+    "dsvi": dsvi,
+    "sghmc": sghmc,
+    "ml": ml,
+}
 
 
 PRESETS: dict[str, dict[str, dict]] = {"novi": {"default": {}, "paper": PAPER}}

@@ -1,0 +1,183 @@
+"""Stochastic-gradient Hamiltonian Monte Carlo (Havasi et al. 2018): chains of V, and EM for the rest.
+
+With `U = -log p(V, y)` and a gradient of it that is right on average, every step is
+
+    p <- (1 - friction) p - h^2 grad U + N(0, 2 friction h^2 - h^4 C),      V <- V + p,
+
+where `h^2 = step_size^2 / rms(grad U)`, element by element, comes from running moments of the gradient whose
+memory adapts to its signal (Springenberg et al. 2016), and `C` is the variance of the gradient's noise.
+Momentum persists. The moments move during burn-in only, so that what is kept comes from one Markov chain.
+
+All chains go through the model in one pass. During burn-in the hyper-parameters ascend `log p(y, V)` at the
+chains' states and at states drawn from a moving window of the past (Monte-Carlo EM); afterwards they rest,
+and the window fills with the draws that are the posterior.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from novidgp.dgp import DGP, Bound, Inducing
+from novidgp.inference.base import Fitted, Inference, adam, ascend
+from novidgp.noise import normal
+from novidgp.posteriors import Empirical
+
+
+class GradientMoments(NamedTuple):
+    """Running moments of a gradient, shared by all chains; `memory` is their window, in steps."""
+
+    memory: Float[Array, "..."]
+    mean: Float[Array, "..."]
+    square: Float[Array, "..."]
+
+
+def no_moments(position: Float[Array, "c ..."]) -> GradientMoments:
+    """Where `adapt` starts: without memory, the first gradient is all there is."""
+    zero = jnp.zeros_like(position[0])
+    return GradientMoments(zero, zero, zero)
+
+
+def adapt(moments: GradientMoments, gradient: Float[Array, "c ..."]) -> GradientMoments:
+    """The moments with one more gradient of every chain; the memory grows where noise outweighs signal."""
+    memory, mean, square = moments
+    rate = 1.0 / (memory + 1.0)
+    return GradientMoments(
+        1.0 + memory * (1.0 - mean * mean / (square + 1e-16)),
+        mean + rate * (jnp.mean(gradient, axis=0) - mean),
+        square + rate * (jnp.mean(gradient**2, axis=0) - square),
+    )
+
+
+def move(
+    position: Float[Array, "c ..."],
+    momentum: Float[Array, "c ..."],
+    gradient: Float[Array, "c ..."],
+    moments: GradientMoments,
+    *,
+    step_size: float | Float[Array, ""],
+    friction: float,
+    noise_share: float = 0.0,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "c ..."], Float[Array, "c ..."]]:
+    """One step of every chain down the potential's `gradient`: `(position, momentum)`.
+
+    `noise_share` is the part of the gradient's mean square that is noise: as much less is injected. The one
+    under the root is the curvature of a standard normal prior, the least that a posterior has.
+    """
+    square_step = step_size**2 / jnp.sqrt(1.0 + moments.square)
+    variance = jnp.maximum(2.0 * friction * square_step - noise_share * square_step**2 * moments.square, 0.0)
+    noise = jnp.sqrt(variance) * normal(key, position.shape, position.dtype)
+    momentum = (1.0 - friction) * momentum - square_step * gradient + noise
+    return position + momentum, momentum
+
+
+class SGHMCState(NamedTuple):
+    """Chains `(c, m, p)` per layer, the window of their past, and the hyper-parameters' optimiser."""
+
+    model: DGP
+    position: Inducing
+    momentum: Inducing
+    moments: tuple[GradientMoments, ...]
+    window: Empirical
+    model_opt: optax.OptState
+    step: Int[Array, ""]
+
+
+def sghmc(
+    num_data: int,
+    steps: int,
+    *,
+    num_chains: int = 10,
+    num_draws: int = 20,
+    burn_in: float = 0.7,
+    window_samples: int = 0,
+    bound: Bound = "expected_log",
+    num_paths: int = 1,
+    step_size: float = 0.02,
+    friction: float = 0.05,
+    noise_share: float = 0.0,
+    model_rate: float = 0.02,
+    step_scale: float = 1.0,
+) -> Inference:
+    """SGHMC for a training set of `num_data` rows.
+
+    The share `burn_in` of the `steps` adapts sampler and hyper-parameters; from the rest, `num_draws` states
+    of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past states
+    that the hyper-parameters see beside the present ones.
+    """
+    warm = min(max(round(burn_in * steps), 1), steps)
+    thin = max((steps - warm) // num_draws, 1)
+    optimiser = adam(step_scale * model_rate, warm)
+
+    def init(model, batch, *, key):
+        position = tuple(jnp.broadcast_to(v, (num_chains, *v.shape)) for v in model.inducing_start())
+        window = tuple(jnp.broadcast_to(v[:, None], (num_chains, num_draws, *v.shape[1:])) for v in position)
+        return SGHMCState(
+            model,
+            position,
+            jax.tree.map(jnp.zeros_like, position),
+            tuple(no_moments(v) for v in position),
+            Empirical(window),
+            optimiser.init(model),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def log_joint(v, model, batch, key):
+        values = model.log_joint(v, batch, num_data, num_paths=num_paths, bound=bound, key=key)
+        return jnp.sum(values), values
+
+    def step(state, batch, *, key):
+        window_key, path_key, *keys = jax.random.split(key, 2 + len(state.position))
+        burning = state.step < warm
+        v = state.position
+        if window_samples:
+            past = state.window.sample(window_samples, key=window_key)
+            v = jax.tree.map(lambda now, then: jnp.concatenate([now, then]), v, past)
+        (_, values), (ascent, model_gradient) = jax.value_and_grad(log_joint, argnums=(0, 1), has_aux=True)(
+            v, state.model, batch, path_key
+        )
+        model_gradient = jax.tree.map(lambda g: g / len(values), model_gradient)
+        model, model_opt = ascend(optimiser, model_gradient, state.model_opt, state.model)
+
+        chains = []
+        for position, momentum, moments, slope, layer_key in zip(
+            state.position, state.momentum, state.moments, ascent, keys, strict=True
+        ):
+            gradient = -slope[:num_chains]
+            moments = jax.tree.map(
+                lambda new, old: jnp.where(burning, new, old), adapt(moments, gradient), moments
+            )
+            moved = move(
+                position,
+                momentum,
+                gradient,
+                moments,
+                step_size=step_scale * step_size,
+                friction=friction,
+                noise_share=noise_share,
+                key=layer_key,
+            )
+            chains.append((*moved, moments))
+        position, momentum, moments = zip(*chains, strict=True)
+        window = keep(state.window, position, state.step + 1)
+        info = {
+            "loss": -jnp.mean(values[:num_chains]) / num_data,
+            "model_gradient_norm": optax.tree.norm(model_gradient),
+        }
+        return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
+
+    def keep(window, position, done):
+        """Every `thin` steps the chains' states overwrite the oldest of the window; in order at the end."""
+        slot = jnp.maximum((done - warm) // thin - 1, 0) % num_draws
+        slot = jnp.where(done > warm, slot, (done // thin) % num_draws)
+        due = (done - warm) % thin == 0
+
+        def put(past, now):
+            return jnp.where(due, past.at[:, slot].set(now), past)
+
+        return Empirical(tuple(put(p, v) for p, v in zip(window.draws, position, strict=True)))
+
+    return Inference(init, step, lambda state: Fitted(state.model, state.window))
