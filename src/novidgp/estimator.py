@@ -2,7 +2,7 @@
 
 import abc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, Self
 
@@ -44,6 +44,9 @@ def precision(dtype: str):
 
 class DGPEstimator(BaseEstimator, abc.ABC):
     """What the two estimators share: parameters, training, blocks of predictions, files."""
+
+    _train_options: Mapping[str, Any] = {}
+    """More arguments of `train`: the benchmarks watch a fit through `callbacks` and `chunk`."""
 
     def __init__(
         self,
@@ -247,6 +250,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 checkpoint=self.checkpoint,
                 resume=self.checkpoint is not None,
                 progress=self.verbose,
+                **self._train_options,
             )
         if result.status == "diverged":
             warnings.warn(
