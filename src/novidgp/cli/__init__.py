@@ -6,6 +6,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
+from novidgp.cli.bench import bench_app
 from novidgp.cli.data import data_app
 from novidgp.cli.demo import demo_command
 from novidgp.cli.doctor import doctor_command
@@ -52,4 +53,5 @@ app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
 app.command("doctor")(doctor_command)
 app.add_typer(data_app)
+app.add_typer(bench_app)
 app.command("version")(version_command)

@@ -1,0 +1,56 @@
+"""From a fit's description to arrays: the rows that train and the rows that test, scaled on the former."""
+
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from novidgp.bench.protocols import ProtocolName, split
+from novidgp.bench.spec import Fit
+from novidgp.datasets import Dataset, load_dataset
+
+DATA_OPTIONS = ("rows", "train_rows", "test_fraction")
+
+
+class Problem(NamedTuple):
+    """Training and test rows. Inputs are raw, regression targets in units of the training rows' y."""
+
+    task: str
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    target_sd: float
+    """What one unit of a regression target is in the units of the file."""
+
+
+@lru_cache(maxsize=1)
+def _dataset(name: str) -> Dataset:
+    return load_dataset(name)
+
+
+def load_problem(fit: Fit) -> Problem:
+    """The rows of a fit. Every method sees the same ones: they depend on data set, protocol and seed only."""
+    unknown = set(fit.data) - set(DATA_OPTIONS)
+    if unknown:
+        raise ValueError(
+            f"data={fit.data}: {sorted(unknown)[0]!r} is unknown; use {', '.join(DATA_OPTIONS)}."
+        )
+    dataset = _dataset(fit.dataset)
+    rows = int(fit.data.get("rows", len(dataset)))
+    protocol = cast(ProtocolName, fit.protocol)
+    whole = dataset if rows == len(dataset) else rows
+    chosen = split(whole, protocol, fit.seed, fit.data.get("test_fraction", 0.1))
+    train = chosen.train
+    if fit.data.get("train_rows", len(train)) < len(train):
+        generator = np.random.default_rng([fit.seed, 1])
+        train = np.sort(generator.choice(train, int(fit.data["train_rows"]), replace=False))
+    X, X_test = (
+        np.asarray(dataset.X[part], np.float64).reshape(len(part), -1) for part in (train, chosen.test)
+    )
+    y, y_test = dataset.y[train], dataset.y[chosen.test]
+    if dataset.info.task == "classification":
+        return Problem("classification", X, y, X_test, y_test, 1.0)
+    y, y_test = np.asarray(y, np.float64), np.asarray(y_test, np.float64)
+    centre, sd = float(y.mean()), float(y.std())
+    return Problem("regression", X, (y - centre) / sd, X_test, (y_test - centre) / sd, sd)

@@ -1,0 +1,64 @@
+"""One fit of a benchmark, as plain values: what it is, and the key under which its result is kept."""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+KEY_LENGTH = 16
+BASELINES = ("exact-gp", "hist-gb")
+"""Methods of scikit-learn, without layers, inducing points or steps."""
+
+
+class Fit(NamedTuple):
+    """A data set, a split, a method and its settings. Two equal fits have equal keys, in any version."""
+
+    dataset: str
+    protocol: str
+    seed: int
+    """Number of the split under `random`; always the seed of the method's own noise."""
+    method: str
+    layers: int | None = None
+    inducing: int | None = None
+    steps: int | None = None
+    preset: str = "default"
+    options: dict[str, Any] = {}  # noqa: RUF012  (never changed: a NamedTuple cannot make one per fit)
+    """Parameters of the estimator and options of the inference method, told apart by their names."""
+    data: dict[str, Any] = {}  # noqa: RUF012
+    """`rows`: only the first so many of the file; `train_rows`: so many training rows, drawn by `seed`;
+    `test_fraction`."""
+    curve: bool = False
+    """Whether test and training scores are kept along the way."""
+    chunk: int | None = None
+    """Steps between two points of the curve, or two readings of the clock; None: the trainer's own."""
+
+    @property
+    def key(self) -> str:
+        """Short SHA-256 of the canonical JSON; without the fields at their default, so that new ones may come."""
+        facts = {
+            name: value
+            for name, value in self._asdict().items()
+            if name not in self._field_defaults or value != self._field_defaults[name]
+        }
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+    @property
+    def shape(self) -> tuple:
+        """Fits that differ in the seed alone run the same compiled program."""
+        return tuple(json.dumps(value, sort_keys=True) for value in self._replace(seed=0))
+
+    @property
+    def baseline(self) -> bool:
+        """Whether the method is scikit-learn's."""
+        return self.method in BASELINES
+
+    def __str__(self) -> str:
+        depth = f" L={self.layers}" if self.layers else ""
+        more = "".join(f" {name}={value}" for name, value in self.options.items())
+        preset = "" if self.preset == "default" else f":{self.preset}"
+        return f"{self.dataset} {self.protocol} {self.seed} {self.method}{preset}{depth}{more}"
+
+
+def fit_from_json(facts: dict[str, Any]) -> Fit:
+    """The fit that a line of a result file describes; fields this version does not know are left out."""
+    return Fit(**{name: value for name, value in facts.items() if name in Fit._fields})

@@ -1,0 +1,329 @@
+"""The suites: one for each table or figure of the paper, as data.
+
+A suite is a grid of data sets, methods, depths, variants and splits. Methods that are not built yet and data
+sets that are not on the machine are left out by the runner, with a note.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+from novidgp.bench.spec import BASELINES, Fit
+
+UCI = ("boston", "energy", "power", "concrete", "yacht", "qsar", "protein", "kin8nm")
+FOUR = ("concrete", "energy", "boston", "kin8nm")
+"""The four sets of the paper's table of inducing points."""
+DEEP = ("novi", "dsvi", "sghmc", "ipvi", "iwvi", "iwvi-dreg", "ml")
+PAPER_MODEL = {"hidden_dim": 10, "mean": "zero", "kernel_sharing": "shared"}
+"""The paper's deep GP: ten hidden units, no mean functions."""
+
+
+class Variant(NamedTuple):
+    """Settings that a suite compares, with the name it gives them."""
+
+    label: str = ""
+    options: dict[str, Any] = {}  # noqa: RUF012
+    preset: str = "default"
+    inducing: int | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A grid of fits, and how its table is to be read."""
+
+    name: str
+    title: str
+    about: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    layers: tuple[int, ...] = (2,)
+    steps: int = 1000
+    inducing: int = 100
+    splits: tuple[int, ...] = (0, 1, 2)
+    protocols: tuple[str, ...] = ("random",)
+    own_protocol: dict[str, str] = field(default_factory=dict)
+    """Data sets with a protocol of their own."""
+    own_data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Data sets of which only some rows are used."""
+    variants: tuple[Variant, ...] = (Variant(),)
+    options: dict[str, Any] = field(default_factory=dict)
+    """For every deep GP of the suite."""
+    curve: bool = False
+    chunk: int | None = None
+    scores: tuple[str, ...] = ("rmse", "nll")
+    """What the table shows, the chief one first."""
+    paper: str | None = None
+    """The paper's table beside it, a key of `paper.json`."""
+
+    def fits(self) -> list[Fit]:
+        """Every fit of the suite; fits that differ only in the split follow one another."""
+        found = {}
+        for dataset, protocol, method in product(self.datasets, self.protocols, self.methods):
+            protocol = self.own_protocol.get(dataset, protocol)
+            start = Fit(dataset, protocol, 0, method, data=self.own_data.get(dataset, {}))
+            shapes = [start] if method in BASELINES else self._deep(start)
+            for shape, seed in product(shapes, self.splits):
+                fit = shape._replace(seed=seed)
+                found.setdefault(fit.key, fit)
+        return list(found.values())
+
+    def _deep(self, start: Fit) -> list[Fit]:
+        return [
+            start._replace(
+                layers=layers,
+                inducing=variant.inducing or self.inducing,
+                steps=self.steps,
+                preset=variant.preset if start.method == "novi" else "default",
+                options=self.options | variant.options,
+                curve=self.curve,
+                chunk=self.chunk,
+            )
+            for layers, variant in product(self.layers, self.variants)
+        ]
+
+    def label(self, fit: Fit) -> str:
+        """A fit's method as the suite calls it: with the variant and whatever else is unusual about it."""
+        if fit.method in BASELINES:
+            return fit.method
+        options = {name: value for name, value in fit.options.items() if self.options.get(name) != value}
+        for variant in self.variants:
+            same = variant.preset == fit.preset and variant.options == options
+            if variant.label and same and (variant.inducing or fit.inducing) == fit.inducing:
+                return f"{fit.method}, {variant.label}"
+        parts = [f"{name}={value}" for name, value in sorted(options.items())]
+        if fit.preset != "default":
+            parts.insert(0, f"{fit.preset} preset")
+        if fit.inducing not in (None, self.inducing):
+            parts.append(f"M={fit.inducing}")
+        return ", ".join([fit.method, *parts])
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite(
+            "uci",
+            "UCI regression",
+            "RMSE and NLL by depth on the eight sets of the paper's Figure 2, in units of the training "
+            "target's standard deviation.",
+            datasets=UCI,
+            methods=(*DEEP, *BASELINES),
+            layers=(2, 3, 4, 5),
+            paper="uci",
+        ),
+        Suite(
+            "additional",
+            "Additional regression",
+            "The two further sets of the paper's appendix.",
+            datasets=("estate", "elevators"),
+            methods=(*DEEP, *BASELINES),
+            layers=(2, 3, 4, 5),
+            paper="additional",
+        ),
+        Suite(
+            "large",
+            "Large-scale regression",
+            "RMSE in raw units: years, and minutes of delay. Year has its official split; of airline the "
+            "first 700,000 rows train and the next 100,000 test, as in the paper: the file is in order of time.",
+            datasets=("year", "airline"),
+            methods=("novi", "dsvi", "sghmc", "ipvi", "hist-gb"),
+            layers=(2, 3, 4, 5),
+            steps=5000,
+            splits=(0,),
+            own_protocol={"year": "official", "airline": "contiguous"},
+            own_data={"airline": {"rows": 800_000, "test_fraction": 0.125}},
+            scores=("rmse_raw", "nll_raw"),
+            paper="large",
+        ),
+        Suite(
+            "uci-class",
+            "UCI classification",
+            "Accuracy on sets of 1,000 to 7,400 rows. The paper draws three such sets, names none and prints "
+            "no numbers. Wilt has its official split, with wilted trees rare in training, common in testing.",
+            datasets=("german", "wilt", "twonorm", "ringnorm"),
+            methods=(*DEEP, "hist-gb"),
+            layers=(2, 3, 4, 5),
+            own_protocol={"wilt": "official"},
+            scores=("accuracy", "nll", "ece"),
+        ),
+        Suite(
+            "images",
+            "Image classification",
+            "Pixels as a flat vector, 10,000 training images drawn at random, all 10,000 official test images. "
+            "The paper trains on all images, 10,000 to 20,000 iterations on a V100.",
+            datasets=("mnist", "fashion_mnist", "cifar10"),
+            methods=("novi", "dsvi", "sghmc", "ipvi", "hist-gb"),
+            layers=(3, 4),
+            steps=2000,
+            splits=(0,),
+            protocols=("official",),
+            own_data={name: {"train_rows": 10_000} for name in ("mnist", "fashion_mnist", "cifar10")},
+            options={"batch_size": 256},
+            scores=("accuracy", "nll", "ece"),
+            paper="images",
+        ),
+        Suite(
+            "timing",
+            "Seconds per iteration",
+            "Energy, batches of 1,000 rows (all of it), compilation left out. The paper's are from a V100.",
+            datasets=("energy",),
+            methods=DEEP,
+            layers=(2, 3, 4, 5),
+            steps=150,
+            splits=(0,),
+            chunk=50,
+            scores=("seconds_per_step", "seconds_fit"),
+            paper="timing",
+        ),
+        Suite(
+            "ablation",
+            "NOVI against maximum likelihood",
+            "Training and test RMSE along the way, two layers. Does the posterior prevent overfitting?",
+            datasets=FOUR,
+            methods=("novi", "ml"),
+            curve=True,
+            scores=("rmse", "rmse_train", "nll"),
+        ),
+        Suite(
+            "inducing",
+            "Inducing points",
+            "NOVI with 50 to 400 inducing points per layer, two layers.",
+            datasets=FOUR,
+            methods=("novi",),
+            variants=tuple(Variant(f"M={count}", inducing=count) for count in (50, 100, 200, 400)),
+            scores=("rmse", "seconds_per_step"),
+            paper="inducing",
+        ),
+        Suite(
+            "activations",
+            "Activation functions",
+            "Generator and critic networks of NOVI on energy, with its default settings.",
+            datasets=("energy",),
+            methods=("novi",),
+            variants=tuple(
+                Variant(
+                    f"generator {generator}, critic {critic}",
+                    dict(activation=generator, critic_activation=critic),
+                )
+                for generator, critic in product(("tanh", "prelu", "sigmoid"), repeat=2)
+            ),
+            paper="activations",
+        ),
+        Suite(
+            "lambda",
+            "Regularisation",
+            "The weight lambda of the critic's penalty, on energy, with the paper's algorithm: with the "
+            "default critic it cancels.",
+            datasets=("energy",),
+            methods=("novi",),
+            variants=tuple(
+                Variant(f"lambda={value:g}", {"regularisation": value}, "paper")
+                for value in (1.0, 10.0, 100.0, 1000.0, 10000.0)
+            ),
+            scores=("rmse", "rmse_train", "nll"),
+            paper="lambda",
+        ),
+        Suite(
+            "trace",
+            "Trace of the critic's Jacobian",
+            "Seconds per iteration of the paper's algorithm with Hutchinson's estimate and with the exact "
+            "trace. The default critic needs no trace.",
+            datasets=("energy", "elevators"),
+            methods=("novi",),
+            steps=12,
+            splits=(0,),
+            chunk=4,
+            variants=(
+                Variant("hutchinson", {"trace": "hutchinson"}, "paper"),
+                Variant("exact", {"trace": "exact"}, "paper"),
+            ),
+            options=PAPER_MODEL,
+            scores=("seconds_per_step",),
+            paper="trace",
+        ),
+        Suite(
+            "split",
+            "Random against contiguous splits",
+            "The last tenth of a file is not a random tenth: what that does to RMSE.",
+            datasets=("boston", "concrete"),
+            methods=("novi", "dsvi", *BASELINES),
+            protocols=("random", "contiguous"),
+        ),
+    )
+}
+
+
+def find_suite(name: str) -> Suite:
+    """Look a suite up by name."""
+    if name not in SUITES:
+        near = difflib.get_close_matches(name, SUITES, n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"suite {name!r} is unknown.{hint} Choose one of: {', '.join(SUITES)}.")
+    return SUITES[name]
+
+
+def narrowed(
+    suite: Suite,
+    *,
+    methods: Sequence[str] | None = None,
+    datasets: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    splits: Sequence[int] | None = None,
+    steps: int | None = None,
+    inducing: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> Suite:
+    """A suite with some of its axes replaced; other methods and data sets than its own may be named too."""
+    from novidgp.bench.methods import PLANNED, available_methods
+    from novidgp.datasets import dataset_info
+
+    if methods:
+        known = dict.fromkeys((*PLANNED, *available_methods()))
+        for name in methods:
+            if name not in known:
+                raise ValueError(f"method {name!r} is unknown; choose from: {', '.join(known)}.")
+        suite = replace(suite, methods=tuple(methods))
+    if datasets:
+        for name in datasets:
+            dataset_info(name)
+        suite = replace(suite, datasets=tuple(datasets))
+    for name, values in (("layers", layers), ("splits", splits)):
+        if values:
+            suite = replace(suite, **{name: tuple(values)})
+    for name, value in (("steps", steps), ("inducing", inducing)):
+        if value is not None:
+            suite = replace(suite, **{name: value})
+    return replace(suite, options=suite.options | options) if options else suite
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """`2,3` and `0-4` as numbers."""
+    numbers: list[int] = []
+    for part in _parts(text):
+        first, dash, last = part.partition("-")
+        try:
+            numbers += range(int(first), int(last) + 1) if dash else [int(part)]
+        except ValueError:
+            raise ValueError(f"{text!r} is not a list of numbers such as 2,3 or 0-4.") from None
+    return tuple(dict.fromkeys(numbers))
+
+
+def parse_splits(text: str) -> tuple[int, ...]:
+    """`3` as the splits 0, 1, 2; `0-4` and `0,2` as they stand."""
+    if text.strip().isdigit():
+        count = int(text)
+        if count < 1:
+            raise ValueError(f"splits={count} must be at least 1.")
+        return tuple(range(count))
+    return parse_numbers(text)
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(_parts(text))
+
+
+def _parts(text: str) -> Iterable[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,117 @@
+"""What runs in a worker process: one fit from description to record. It never raises but on Ctrl-C."""
+
+import datetime
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+from functools import lru_cache
+from typing import Any
+
+from novidgp.bench.spec import Fit
+
+_ERROR_LINES = 6
+_SINGLE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NPROC": "1",  # the size of XLA's thread pool
+}
+_last_shape: list[tuple] = []
+
+
+def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
+    """Load, fit, score: the record of a fit, with the error in it if there was one.
+
+    `child` says that this is a worker process: it then uses one thread, leaves Ctrl-C to its parent, and ends
+    when the parent does.
+    """
+    if child:
+        _be_a_good_child(os.getppid())
+    began = time.perf_counter(), time.process_time()
+    record: dict[str, Any] = {"key": fit.key, "status": "ok", "fit": fit._asdict()}
+    try:
+        record["scores"] = _scores(fit)
+    except Exception as error:
+        lines = traceback.format_exc(limit=-_ERROR_LINES).strip()
+        record |= {"status": "failed", "error": f"{type(error).__name__}: {error}", "traceback": lines}
+    seconds = {
+        "seconds": time.perf_counter() - began[0],
+        "cpu_seconds": time.process_time() - began[1],
+    }
+    record["scores"] = record.get("scores", {}) | seconds
+    record["machine"] = machine() | {"jobs": jobs}
+    record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return record
+
+
+def _scores(fit: Fit) -> dict[str, Any]:
+    from novidgp.bench.methods import fit_method
+    from novidgp.bench.problems import load_problem
+    from novidgp.bench.scoring import score
+
+    _forget_other_programs(fit)
+    problem = load_problem(fit)
+    clock = time.perf_counter()
+    method, facts = fit_method(fit, problem)
+    seconds = time.perf_counter() - clock
+    sizes = {"rows_train": len(problem.X), "rows_test": len(problem.X_test), "columns": problem.X.shape[1]}
+    return score(method, problem) | facts | {"seconds_fit": seconds} | sizes
+
+
+@lru_cache(maxsize=1)
+def machine() -> dict[str, Any]:
+    """Versions and processor."""
+    import jax
+
+    import novidgp
+
+    return {
+        "novidgp": novidgp.__version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "cpu": _processor(),
+        "cores": cores(),
+        "device": jax.default_backend(),
+    }
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _forget_other_programs(fit: Fit) -> None:
+    """Compiled programs are kept for fits of the same shape only: a long run must not fill the memory."""
+    if _last_shape and _last_shape[0] != fit.shape:
+        import jax
+
+        jax.clear_caches()
+    _last_shape[:] = [fit.shape]
+
+
+@lru_cache(maxsize=1)
+def _be_a_good_child(parent: int) -> None:
+    """One thread, deaf to Ctrl-C, gone when the parent is. Once per process, before JAX is imported."""
+    os.environ.update(_SINGLE_THREAD)
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

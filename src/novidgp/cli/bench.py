@@ -1,0 +1,111 @@
+"""`novidgp bench`: run the suites of the paper, print their tables, write the report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from novidgp.cli.console import err, out, told_plainly, warn
+
+if TYPE_CHECKING:
+    from novidgp.bench.runner import Plan
+
+bench_app = typer.Typer(name="bench", help="The paper's tables, ours beside them.", no_args_is_help=True)
+
+SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite, as in `novidgp bench list`.")]
+
+
+@bench_app.command("list")
+@told_plainly()
+def list_suites() -> None:
+    """List the suites: what each compares, and how many fits it is."""
+    from rich.table import Table
+
+    from novidgp.bench.suites import SUITES
+
+    table = Table("suite", "what it is", "data sets", box=None, padding=(0, 2, 0, 0))
+    table.add_column("fits", justify="right")
+    for suite in SUITES.values():
+        table.add_row(suite.name, suite.title, ", ".join(suite.datasets), str(len(suite.fits())))
+    out().print(table)
+
+
+@bench_app.command("run")
+@told_plainly()
+def run_suite(
+    suite: SuiteName,
+    methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods.")] = None,
+    datasets: Annotated[str | None, typer.Option(metavar="X,Y", help="Only these data sets.")] = None,
+    layers: Annotated[str | None, typer.Option(metavar="2,3", help="Only these depths.")] = None,
+    splits: Annotated[
+        str | None, typer.Option(metavar="N|A-B", help="The first N splits, or those from A to B.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of the deep GPs.")] = None,
+    inducing: Annotated[int | None, typer.Option(min=1, help="Inducing points per layer.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Option of the deep GPs; repeatable."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Fits at once; -1: one per core.")] = 1,
+    backend: Annotated[str, typer.Option(help="loky, dask, ray or sequential.")] = "loky",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a running Dask or Ray cluster.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where results go.")] = Path(
+        "results"
+    ),
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed fits again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the fits and stop.")] = False,
+) -> None:
+    """Run the fits of a suite that are not in its result file yet. Stop it whenever you like: it resumes."""
+    from novidgp.bench import runner, suites
+    from novidgp.bench.store import read_records
+    from novidgp.cli.fit import parse_options
+
+    chosen = suites.narrowed(
+        suites.find_suite(suite),
+        methods=suites.parse_names(methods) if methods else None,
+        datasets=suites.parse_names(datasets) if datasets else None,
+        layers=suites.parse_numbers(layers) if layers else None,
+        splits=suites.parse_splits(splits) if splits else None,
+        steps=steps,
+        inducing=inducing,
+        options=parse_options(option or []),
+    )
+    path = output / f"{chosen.name}.jsonl"
+    if dry_run:
+        work = runner.plan(chosen.fits(), read_records(path), retry_failed=retry_failed)
+        for fit in work.todo:
+            typer.echo(f"{fit.key}  {fit}")
+        _announce(work, path)
+        return
+    from novidgp.bench.display import display
+
+    try:
+        with display() as show:
+            count = runner.run(
+                chosen.fits(),
+                path,
+                suite=chosen.name,
+                jobs=jobs,
+                backend=backend,
+                scheduler=scheduler,
+                retry_failed=retry_failed,
+                on_plan=lambda work: (_announce(work, path), show.begin(len(work.todo)))[0],
+                on_event=show.advance,
+            )
+    except KeyboardInterrupt:
+        err().print(f"stopped; finished fits are in {path}, and the same command goes on from there")
+        raise typer.Exit(130) from None
+    if show.failures:
+        warn(f"{show.failures} of {count} fits failed; their errors are in {path}. Again: --retry-failed")
+    err().print(f"{count} fits done; see them with: novidgp bench table {chosen.name} --results {output}")
+
+
+def _announce(work: "Plan", path: Path) -> None:
+    parts = [f"{len(work.todo)} fits to run", f"{work.done} already in {path}"]
+    if work.failed:
+        parts.append(f"{work.failed} failed before (--retry-failed tries them again)")
+    err().print("; ".join(parts))
+    for reason, count in work.skipped.items():
+        err().print(f"left out {count} fits: {reason}", style="yellow")
