@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from novidgp.latent import LatentLayer
 from novidgp.layers import Gaussian, GPLayer, Moments
 from novidgp.likelihoods import Likelihood
 from novidgp.noise import normal
@@ -28,11 +29,12 @@ class Batch(NamedTuple):
 
 
 class DGP(eqx.Module):
-    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`."""
+    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`, or `f_1(x, w)` with a latent variable."""
 
     layers: tuple[GPLayer, ...]
     likelihood: Likelihood
     whitened: bool = eqx.field(static=True, default=True)
+    latent: LatentLayer | None = None
 
     def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
         """`(m, p)` of every layer's inducing outputs."""
@@ -49,20 +51,60 @@ class DGP(eqx.Module):
         return total
 
     def propagate(
-        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, key: PRNGKeyArray
+        self,
+        x: Float[Array, "n d"],
+        v: Inducing,
+        *,
+        scales: Scales | None = None,
+        tied: bool = False,
+        latent: Float[Array, "k n w"] | None = None,
+        key: PRNGKeyArray,
     ) -> Moments:
-        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`.
+        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`."""
+        h = self.hidden(x, v, scales=scales, tied=tied, latent=latent, key=key)
+        return self.last(h, v, scales=scales)
 
-        With `scales` (in whitened coordinates) V is Gaussian around each draw, and integrated out row by row.
+    def last(self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Scales | None = None) -> Moments:
+        """The last layer's moments at its inputs `h`."""
+        return self.layers[-1].conditional(h, self._white(v)[-1], None if scales is None else scales[-1])
+
+    def hidden(
+        self,
+        x: Float[Array, "n d"],
+        v: Inducing,
+        *,
+        scales: Scales | None = None,
+        tied: bool = False,
+        latent: Float[Array, "k n w"] | None = None,
+        key: PRNGKeyArray,
+    ) -> Float[Array, "*k n d"]:
+        """What the last layer sees: one path per draw through the layers before it.
+
+        With `scales` (in whitened coordinates) V is Gaussian around each draw, and integrated out row by row;
+        if `tied`, a row's paths share one draw of it in the hidden layers instead: one function, k inputs.
+        A model with a latent variable takes it from `latent`, or else draws it from the prior.
         """
         v = self._white(v)
         spreads = (None,) * len(v) if scales is None else scales
-        h = x
+        *layer_keys, latent_key = jax.random.split(key, len(v))
+        h = self._inputs(x, latent, len(v[0]), key=latent_key)
         for layer, inducing, scale, layer_key in zip(
-            self.layers[:-1], v[:-1], spreads[:-1], jax.random.split(key, len(v))[:-1], strict=True
+            self.layers[:-1], v[:-1], spreads[:-1], layer_keys, strict=True
         ):
-            h = _draw(layer.conditional(h, inducing, scale), key=layer_key)
-        return self.layers[-1].conditional(h, v[-1], spreads[-1])
+            noise = None
+            if tied:
+                layer_key, noise_key = jax.random.split(layer_key)
+                noise = normal(noise_key, (layer.outputs, x.shape[0], layer.num_inducing), x.dtype)
+            h = _draw(layer.conditional(h, inducing, scale, noise), key=layer_key)
+        return h
+
+    def _inputs(self, x, latent, count: int, *, key: PRNGKeyArray) -> Float[Array, "*k n d"]:
+        """What the first GP layer sees."""
+        if self.latent is None:
+            return x
+        if latent is None:
+            latent = self.latent.sample(count, x.shape[0], x.dtype, key=key)
+        return self.latent.append(x, latent)
 
     def data_term(
         self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
@@ -91,14 +133,22 @@ class DGP(eqx.Module):
         num_paths: int = 1,
         bound: Bound = "expected_log",
         scales: Scales | None = None,
+        hidden: Float[Array, "*k n d"] | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, " k"]:
-        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw. The factor N/B lives here and nowhere else."""
+        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw; `hidden` where the last layer's inputs are known."""
         path_key, likelihood_key = jax.random.split(key)
         paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
-        moments = self.propagate(batch.x, paths, scales=scales, key=path_key)
+        if hidden is None:
+            hidden = self.hidden(batch.x, paths, scales=scales, key=path_key)
+        moments = self.last(hidden, paths, scales=scales)
         rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=likelihood_key)
-        return num_data / batch.x.shape[0] * jnp.sum(rows, axis=-1)
+        return self.total(rows, num_data)
+
+    @staticmethod
+    def total(rows: Float[Array, "*k n"], num_data: int) -> Float[Array, "*k"]:
+        """A minibatch's sum, scaled to the data: the factor N/B lives here and nowhere else."""
+        return num_data / rows.shape[-1] * jnp.sum(rows, axis=-1)
 
     def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
         """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""

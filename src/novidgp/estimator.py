@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp import persist
 from novidgp.dgp import Batch
-from novidgp.inference import METHODS, Fitted, make_inference, presets
+from novidgp.inference import LATENT_METHODS, METHODS, Fitted, make_inference, presets
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.predictive import Predictive, predictives
 from novidgp.preprocessing import Standardiser, hold_out, identity, pad_rows, standardiser
@@ -31,6 +31,7 @@ from novidgp.validation import (
     check_inference,
     check_integer,
     check_kernel,
+    check_latent,
     explain_text,
 )
 
@@ -60,6 +61,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         mean="linear",
         likelihood="auto",
         whiten=True,
+        latent_dim="auto",
         max_steps=2000,
         batch_size=1000,
         num_predict_samples=100,
@@ -81,6 +83,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.mean = mean
         self.likelihood = likelihood
         self.whiten = whiten
+        self.latent_dim = latent_dim
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.num_predict_samples = num_predict_samples
@@ -184,6 +187,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             check_integer(name, getattr(self, name), optional=True)
         check_fraction("validation_fraction", self.validation_fraction)
         check_flag("whiten", self.whiten)
+        check_latent("latent_dim", self.latent_dim)
         return options
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
@@ -206,8 +210,13 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             whiten=bool(self.whiten),
             num_targets=num_targets,
             num_classes=num_classes,
+            latent_dim=self._latent_dim(),
             dtype=self.dtype,
         )
+
+    def _latent_dim(self) -> int:
+        """`auto` is one latent variable for the methods that propose one, and none for the others."""
+        return int(self.inference in LATENT_METHODS if self.latent_dim == "auto" else self.latent_dim)
 
     def _train(self, X, y, options: dict[str, Any], config: ModelConfig, *, scale_targets: bool) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)`."""

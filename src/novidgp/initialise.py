@@ -13,9 +13,10 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from novidgp.dgp import DGP
 from novidgp.kernels import make_kernel
+from novidgp.latent import LatentLayer
 from novidgp.layers import GPLayer
 from novidgp.likelihoods import latent_width, make_likelihood
-from novidgp.means import Linear, Zero, linear_start
+from novidgp.means import Linear, Zero, latent_start, linear_start
 
 _KMEANS_ROWS = 10_000
 
@@ -37,6 +38,7 @@ class ModelConfig(NamedTuple):
     hidden_variance: float = 0.01
     num_targets: int = 1
     num_classes: int | None = None
+    latent_dim: int = 0
     dtype: str = "float32"
 
 
@@ -72,6 +74,12 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     last = latent_width(config.likelihood, config.num_targets, config.num_classes)
     sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
     points = inducing_points(inputs, config.num_inducing, seed)
+    latent = config.latent_dim
+    if latent:
+        sample, points = (
+            np.column_stack([a, rng.standard_normal((len(a), latent))]) for a in (sample, points)
+        )
+        hidden = hidden if config.hidden_dim is not None else hidden + latent
 
     layers = []
     for index in range(config.num_layers):
@@ -79,6 +87,8 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
         outputs = last if final else hidden
         units = outputs if _separate(config.kernel_sharing, index, final) else 1
         weight = linear_start(sample, outputs)
+        if latent and index == 0:
+            weight = latent_start(sample, outputs, latent)
         mean = Zero(outputs)
         if config.mean != "zero" and not final:
             mean = Linear(
@@ -103,4 +113,4 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
         elif not final:
             points = rng.standard_normal((config.num_inducing, outputs))
     likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype, rate=config.rate)
-    return DGP(tuple(layers), likelihood, config.whiten)
+    return DGP(tuple(layers), likelihood, config.whiten, LatentLayer(latent) if latent else None)

@@ -62,16 +62,27 @@ class GPLayer(eqx.Module):
         return basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR)
 
     def conditional(
-        self, h: Float[Array, "*#k n d"], v: Float[Array, "k m p"], scale: Float[Array, "p m m"] | None = None
+        self,
+        h: Float[Array, "*#k n d"],
+        v: Float[Array, "k m p"],
+        scale: Float[Array, "p m m"] | None = None,
+        noise: Float[Array, "p n m"] | None = None,
     ) -> Moments:
         """`p(f | h, V)`, or with a `scale` `p(f | h)` for `V ~ N(v, scale scale^T)`, row by row.
 
-        An `h` without sample axis is shared: its `A` is computed once for all k.
+        An `h` without sample axis is shared: its `A` is computed once for all k. With `noise` V is not
+        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`.
         """
         basis, share = self.basis(h.reshape(-1, h.shape[-1]))
-        if scale is not None:
-            share = share + jnp.sum((basis @ scale) ** 2, axis=-1)
         variance = self.kernel.variance()
+        shift = 0.0
+        if scale is not None:
+            spread = basis @ scale
+            if noise is None:
+                share = share + jnp.sum(spread**2, axis=-1)
+            else:
+                drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
+                shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
         v = jnp.sqrt(variance) * v
         if h.ndim == 2:
             mean = _project_shared(basis, v)
@@ -80,7 +91,7 @@ class GPLayer(eqx.Module):
             samples, rows = h.shape[:2]
             mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
             share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
-        return Moments(self.mean(h) + mean, variance * share)
+        return Moments(self.mean(h) + mean + shift, variance * share)
 
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""

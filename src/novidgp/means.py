@@ -51,3 +51,17 @@ def linear_start(inputs: np.ndarray, outputs: int) -> np.ndarray:
     available = min(outputs, len(directions))
     weight[:, :available] = (directions * signs[:, None])[:available].T
     return weight
+
+
+def latent_start(inputs: np.ndarray, outputs: int, latent: int) -> np.ndarray:
+    """`linear_start` of a first layer whose last `latent` input columns are latent variables.
+
+    They are passed on as they are, after as much of the others as there is room for.
+    """
+    room = outputs - latent
+    if room < 1:
+        return np.concatenate([linear_start(inputs[:, :-latent], outputs), np.zeros((latent, outputs))])
+    weight = np.zeros((inputs.shape[1], outputs))
+    weight[:-latent, :room] = linear_start(inputs[:, :-latent], room)
+    weight[-latent:, room:] = np.eye(latent)
+    return weight

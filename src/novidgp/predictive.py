@@ -114,7 +114,8 @@ def predictives(
 def block_size(fitted: Fitted, num_paths: int) -> int:
     """Rows per block: a power of two for which the widest layer's basis stays near 64 MB."""
     layers = fitted.model.layers
-    widest = max(layer.inducing.shape[0] * layer.inducing.shape[1] for layer in layers[1:] or layers)
+    layers = layers if fitted.model.latent is not None else layers[1:] or layers  # which have paths as inputs
+    widest = max(layer.inducing.shape[0] * layer.inducing.shape[1] for layer in layers)
     fits = max(_BLOCK_FLOATS // (num_paths * widest), 8)
     return min(_LARGEST_BLOCK, 2 ** (fits.bit_length() - 1))
 

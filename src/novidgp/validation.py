@@ -48,6 +48,17 @@ def check_integer(name: str, value: Any, *, least: int = 1, optional: bool = Fal
         raise ValueError(f"{name}={value} is too small; it must be at least {least}.")
 
 
+def check_latent(name: str, value: Any) -> None:
+    """Refuse anything but a number of latent variables, 0 or more, or `auto`."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(
+                f"{name}={value!r} is unknown. Pass a number of latent variables (0: none), or 'auto'."
+            )
+        return
+    check_integer(name, value, least=0)
+
+
 def check_fraction(name: str, value: Any) -> None:
     """Refuse anything but None or a number strictly between zero and one."""
     if value is None:

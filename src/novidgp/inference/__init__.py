@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
+from novidgp.inference.iwvi import iwvi, iwvi_dreg
 from novidgp.inference.ml import ml
 from novidgp.inference.novi import PAPER, novi
 from novidgp.inference.sghmc import sghmc
@@ -14,8 +15,12 @@ METHODS: dict[str, Callable[..., Inference]] = {
     "dsvi": dsvi,
     "sghmc": sghmc,
     "ml": ml,
+    "iwvi": iwvi,
+    "iwvi-dreg": iwvi_dreg,
 }
 
+LATENT_METHODS = ("iwvi", "iwvi-dreg")
+"""Those that learn a proposal for a latent variable, and whose models have one unless told otherwise."""
 
 PRESETS: dict[str, dict[str, dict]] = {"novi": {"default": {}, "paper": PAPER}}
 
@@ -31,4 +36,4 @@ def make_inference(name: str, num_data: int, steps: int, **options) -> Inference
     return METHODS[name](num_data, steps, **options)
 
 
-__all__ = ["METHODS", "Fitted", "Inference", "make_inference", "presets"]
+__all__ = ["LATENT_METHODS", "METHODS", "Fitted", "Inference", "make_inference", "presets"]

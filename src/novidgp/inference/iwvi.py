@@ -1,0 +1,191 @@
+"""Importance-weighted variational inference (Salimbeni et al. 2019), and its doubly reparametrised gradient.
+
+The model has a local latent variable `w_n ~ N(0, I)`; an encoder proposes `q(w_n | x_n, y_n)`, and K weighted
+draws of it make
+
+    bound = (N/B) sum_n E[ log 1/K sum_k r_nk ] - KL(q(V) || N(0, I)),
+    log r_nk = E_q[log p(y_n | f_L)] + log p(w_nk) - log q(w_nk | x_n, y_n).
+
+q(V) is Gaussian as in DSVI. The last layer's V is integrated inside `log r` (a bound by Jensen); the hidden
+layers' V is drawn once per row and shared by its K draws, for they are inputs of one function. What the
+inducing points leave unexplained is noise of the draw, importance-weighted along with `w`.
+
+`gradient="dreg"` is for the encoder alone: `sum_k s_k^2 (d log r_k / d w_k) (d w_k / d phi)`, where `s` are the
+normalised weights and `phi` is held fixed in `log q` (Tucker et al. 2019; Rudner et al. 2021 for deep GPs).
+It has the mean of the plain gradient, and a signal-to-noise ratio that grows with K where that one's falls.
+"""
+
+from functools import partial
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from novidgp.dgp import DGP, Batch
+from novidgp.inference.base import Fitted, Inference, adam, ascend
+from novidgp.inference.dsvi import initial_posterior, kl_divergence
+from novidgp.nets import MLP, mlp
+from novidgp.noise import normal
+from novidgp.posteriors import GaussianPosterior
+
+
+class Proposal(NamedTuple):
+    """`q(w | x, y)`: independent Gaussians."""
+
+    mean: Float[Array, "n w"]
+    log_scale: Float[Array, "n w"]
+
+    def sample(self, count: int, *, key) -> Float[Array, "k n w"]:
+        """`mean + scale eps`."""
+        return self.mean + jnp.exp(self.log_scale) * normal(key, (count, *self.mean.shape), self.mean.dtype)
+
+    def log_prob(self, w: Float[Array, "k n w"]) -> Float[Array, "k n"]:
+        """The density of every row's draws."""
+        white = (w - self.mean) * jnp.exp(-self.log_scale)
+        return -0.5 * jnp.sum(white**2 + 2.0 * self.log_scale + jnp.log(2.0 * jnp.pi), axis=-1)
+
+
+class Encoder(eqx.Module):
+    """The amortised proposal: a network from a row and its target to a Gaussian over w."""
+
+    network: MLP
+    start: float = eqx.field(static=True)
+
+    def __call__(self, batch: Batch) -> Proposal:
+        """The proposal of every row. Targets may be large counts, which are tamed, or missing: zero."""
+        targets = jnp.arcsinh(jnp.where(jnp.isfinite(batch.y), batch.y, 0.0))
+        output = self.network(jnp.concatenate([batch.x, targets], axis=-1))
+        mean, log_scale = jnp.split(output, 2, axis=-1)
+        return Proposal(mean, jnp.clip(log_scale + np.log(self.start), -8.0, 3.0))
+
+
+class IWVIState(NamedTuple):
+    """Model and posterior, and the encoder: two groups, each with its optimiser."""
+
+    fitted: Fitted
+    encoder: Encoder | None
+    fitted_opt: optax.OptState
+    encoder_opt: optax.OptState
+
+
+def log_ratios(
+    fitted: Fitted,
+    batch: Batch,
+    w: Float[Array, "k n w"] | None,
+    proposal: Proposal | None,
+    count: int,
+    *,
+    key,
+) -> Float[Array, "k n"]:
+    """`log r`: each depends on its own draw of w only."""
+    model, posterior = _gaussian(fitted)
+    path_key, likelihood_key = jax.random.split(key)
+    factors = posterior.factors()
+    centres = tuple(jnp.broadcast_to(q.mean, (count, *q.mean.shape)) for q in factors)
+    scales = model.whiten_scales(tuple(q.scale for q in factors))
+    moments = model.propagate(batch.x, centres, scales=scales, tied=True, latent=w, key=path_key)
+    ratios = model.data_term(moments, batch.y, bound="expected_log", key=likelihood_key)
+    if model.latent is None or proposal is None or w is None:
+        return ratios
+    observed = jnp.any(jnp.isfinite(batch.y), axis=-1)
+    return ratios + jnp.where(observed, model.latent.log_prior(w) - proposal.log_prob(w), 0.0)
+
+
+def _gaussian(fitted: Fitted) -> tuple[DGP, GaussianPosterior]:
+    assert isinstance(fitted.posterior, GaussianPosterior)
+    return fitted.model, fitted.posterior
+
+
+def importance_bound(fitted: Fitted, w, proposal, batch: Batch, num_data: int, count: int, *, key):
+    """The bound on a minibatch; its data term and the normalised weights."""
+    ratios = log_ratios(fitted, batch, w, proposal, count, key=key)
+    data = fitted.model.total(jax.nn.logsumexp(ratios, axis=0) - np.log(count), num_data)
+    return data - kl_divergence(*_gaussian(fitted)), (data, jax.nn.softmax(ratios, axis=0))
+
+
+def bound_gradients(
+    fitted: Fitted, encoder: Encoder | None, batch: Batch, num_data: int, count: int, gradient: str, *, key
+):
+    """The bound, its parts, and its gradients in (model and posterior, encoder): one pass for both.
+
+    The encoder's gradient comes by way of `w` and of the density `log q`. The doubly reparametrised one
+    drops the second part and weighs the first once more.
+    """
+    draw_key, path_key = jax.random.split(key)
+
+    def draw(encoder):
+        if encoder is None:
+            return None, None
+        proposal = encoder(batch)
+        return proposal.sample(count, key=draw_key), proposal
+
+    (w, proposal), pull_back = jax.vjp(draw, encoder)
+    (value, parts), (fitted_gradient, *slopes) = jax.value_and_grad(
+        importance_bound, argnums=(0, 1, 2), has_aux=True
+    )(fitted, w, proposal, batch, num_data, count, key=path_key)
+    if gradient == "dreg" and encoder is not None:
+        slopes = [parts[1][..., None] * slopes[0], jax.tree.map(jnp.zeros_like, slopes[1])]
+    (encoder_gradient,) = pull_back(tuple(slopes))
+    return value, parts, (fitted_gradient, encoder_gradient)
+
+
+def iwvi(
+    num_data: int,
+    steps: int,
+    *,
+    gradient: Literal["plain", "dreg"] = "plain",
+    num_samples: int = 5,
+    num_paths: int = 1,
+    learning_rate: float = 0.02,
+    encoder_rate: float = 5e-3,
+    width: int = 32,
+    depth: int = 2,
+    activation: str = "tanh",
+    encoder_scale: float = 0.1,
+    hidden_scale: float = 1e-2,
+    final_scale: float = 1e-1,
+    step_scale: float = 1.0,
+) -> Inference:
+    """IWVI for a training set of `num_data` rows, with a learning-rate schedule over `steps`.
+
+    `num_samples` is the paper's K, and every row is taken `num_paths` times. `width`, `depth`, `activation`
+    and `encoder_scale` (the proposal's first standard deviation) describe the encoder.
+    """
+    fitted_optimiser, encoder_optimiser = (
+        adam(step_scale * rate, steps) for rate in (learning_rate, encoder_rate)
+    )
+
+    def init(model, batch, *, key):
+        fitted = Fitted(model, initial_posterior(model, hidden_scale, final_scale))
+        encoder = None
+        if model.latent is not None:
+            inputs = batch.x.shape[1] + batch.y.shape[1]
+            shape = {"width": width, "depth": depth, "activation": activation}
+            network = mlp(inputs, 2 * model.latent.width, **shape, dtype=batch.x.dtype, key=key)
+            encoder = Encoder(network, encoder_scale)
+        return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_optimiser.init(encoder))
+
+    def step(state, batch: Batch, *, key):
+        rows = Batch(*(jnp.tile(a, (num_paths, 1)) for a in batch))
+        value, (data, weights), (fitted_gradient, encoder_gradient) = bound_gradients(
+            state.fitted, state.encoder, rows, num_data, num_samples, gradient, key=key
+        )
+        fitted, fitted_opt = ascend(fitted_optimiser, fitted_gradient, state.fitted_opt, state.fitted)
+        encoder, encoder_opt = ascend(encoder_optimiser, encoder_gradient, state.encoder_opt, state.encoder)
+        info = {
+            "loss": -value / num_data,
+            "expected_log_likelihood": data / num_data,
+            "effective_samples": jnp.mean(1.0 / jnp.sum(weights**2, axis=0)),
+            "gradient_norm": optax.tree.norm(fitted_gradient),
+            "encoder_gradient_norm": optax.tree.norm(encoder_gradient),
+        }
+        return IWVIState(fitted, encoder, fitted_opt, encoder_opt), info
+
+    return Inference(init, step, lambda state: state.fitted)
+
+
+iwvi_dreg = partial(iwvi, gradient="dreg")
