@@ -34,7 +34,7 @@ def ml(
     learning_rate: float = 0.02,
     step_scale: float = 1.0,
 ) -> Inference:
-    """Maximum likelihood for a training set of `num_data` rows, with a learning-rate schedule over `steps`."""
+    """Maximum likelihood for a training set of `num_data` rows, with a schedule over `steps`."""
     optimiser = adam(step_scale * learning_rate, steps)
 
     def init(model, batch, *, key):

@@ -108,8 +108,8 @@ def sghmc(
     of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past states
     that the hyper-parameters see beside the present ones.
     """
-    warm = min(max(round(burn_in * steps), 1), steps)
-    thin = max((steps - warm) // num_draws, 1)
+    thin = max(round((1.0 - burn_in) * steps / num_draws), 1)
+    warm = max(steps - thin * num_draws, steps // 2)
     optimiser = adam(step_scale * model_rate, warm)
 
     def init(model, batch, *, key):
@@ -170,10 +170,9 @@ def sghmc(
         return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
 
     def keep(window, position, done):
-        """Every `thin` steps the chains' states overwrite the oldest of the window; in order at the end."""
-        slot = jnp.maximum((done - warm) // thin - 1, 0) % num_draws
-        slot = jnp.where(done > warm, slot, (done // thin) % num_draws)
+        """Every `thin` steps the chains' states overwrite the window's oldest: at the end they are in order."""
         due = (done - warm) % thin == 0
+        slot = ((done - warm) // thin - 1) % num_draws
 
         def put(past, now):
             return jnp.where(due, past.at[:, slot].set(now), past)
