@@ -3,7 +3,7 @@
 import inspect
 import time
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -180,7 +180,7 @@ def exact_gp(fit: Fit, problem: Problem) -> Regression:
     from novidgp.preprocessing import standardiser
 
     scaling = standardiser(problem.X)
-    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(np.full(problem.X.shape[1], 2.0), (5e-2, 1e3))
+    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))
     kernel += WhiteKernel(0.05, (1e-6, 2.0))
     gp = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=fit.seed)
     with warnings.catch_warnings():

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,7 +117,9 @@ class Forecast:
 # --- backends -------------------------------------------------------------------------------------
 
 
-def _outcomes(todo: list[Fit], jobs: int, backend: str, scheduler: str | None) -> Iterator[Record]:
+def _outcomes(
+    todo: list[Fit], jobs: int, backend: str, scheduler: str | None
+) -> Generator[Record, None, None]:
     if not todo:
         return
     if backend == "sequential" or (backend == "loky" and jobs == 1):
@@ -135,11 +137,10 @@ def _parallel(todo: Iterable[Fit], jobs: int, **settings: Any) -> Iterator[Recor
     """Records as they come, by whichever joblib backend is in force."""
     from joblib import Parallel, delayed
 
-    pool = Parallel(
-        n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs", **settings
-    )
+    settings |= {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "n_jobs"}
+    pool: Any = Parallel(n_jobs=jobs, **settings)
     work = delayed(functools.partial(run_fit, jobs=jobs, child=True))
-    yield from pool(work(fit) for fit in todo)  # pyright: ignore[reportGeneralTypeIssues]
+    yield from pool(work(fit) for fit in todo)
 
 
 def _in_processes(todo: list[Fit], jobs: int) -> Iterator[Record]:
@@ -196,9 +197,8 @@ def _on_dask(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Reco
 
     with contextlib.ExitStack() as stack:
         if scheduler is None:
-            cluster = LocalCluster(
-                n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None
-            )
+            settings: Any = {"processes": True, "dashboard_address": None}
+            cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, **settings)
             client = stack.enter_context(Client(stack.enter_context(cluster)))
         else:
             client = stack.enter_context(Client(scheduler))

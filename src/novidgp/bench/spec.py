@@ -33,7 +33,7 @@ class Fit(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Short SHA-256 of the canonical JSON; without the fields at their default, so that new ones may come."""
+        """Short SHA-256 of the canonical JSON, without fields at their default, so that new ones may come."""
         facts = {
             name: value
             for name, value in self._asdict().items()

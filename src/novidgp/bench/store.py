@@ -65,8 +65,10 @@ def read_records(path: str | Path) -> list[Record]:
             continue
         try:
             record = json.loads(line)
-            record["key"], record["fit"], record["status"]
-        except (ValueError, KeyError, TypeError) as error:
+            missing = {"key", "fit", "status"} - set(record)
+            if missing:
+                raise ValueError(f"no {sorted(missing)[0]!r}")
+        except (ValueError, TypeError) as error:
             if number == len(lines):
                 break
             raise ValueError(

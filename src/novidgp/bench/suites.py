@@ -91,12 +91,15 @@ class Suite:
         for variant in self.variants:
             same = variant.preset == fit.preset and variant.options == options
             if variant.label and same and (variant.inducing or fit.inducing) == fit.inducing:
-                return f"{fit.method}, {variant.label}"
+                steps = "" if fit.steps == self.steps else f", {fit.steps} steps"
+                return f"{fit.method}, {variant.label}{steps}"
         parts = [f"{name}={value}" for name, value in sorted(options.items())]
         if fit.preset != "default":
             parts.insert(0, f"{fit.preset} preset")
         if fit.inducing not in (None, self.inducing):
             parts.append(f"M={fit.inducing}")
+        if fit.steps != self.steps:
+            parts.append(f"{fit.steps} steps")
         return ", ".join([fit.method, *parts])
 
 
@@ -126,7 +129,7 @@ SUITES = {
             "large",
             "Large-scale regression",
             "RMSE in raw units: years, and minutes of delay. Year has its official split; of airline the "
-            "first 700,000 rows train and the next 100,000 test, as in the paper: the file is in order of time.",
+            "first 700,000 rows train and the next 100,000 test, as in the paper: the file is in time order.",
             datasets=("year", "airline"),
             methods=("novi", "dsvi", "sghmc", "ipvi", "hist-gb"),
             layers=(2, 3, 4, 5),
@@ -151,8 +154,8 @@ SUITES = {
         Suite(
             "images",
             "Image classification",
-            "Pixels as a flat vector, 10,000 training images drawn at random, all 10,000 official test images. "
-            "The paper trains on all images, 10,000 to 20,000 iterations on a V100.",
+            "Pixels as a flat vector, 10,000 training images drawn at random, all 10,000 official test "
+            "images. The paper trains on all images, 10,000 to 20,000 iterations on a V100.",
             datasets=("mnist", "fashion_mnist", "cifar10"),
             methods=("novi", "dsvi", "sghmc", "ipvi", "hist-gb"),
             layers=(3, 4),
@@ -250,6 +253,7 @@ SUITES = {
             datasets=("boston", "concrete"),
             methods=("novi", "dsvi", *BASELINES),
             protocols=("random", "contiguous"),
+            paper="uci",
         ),
     )
 }

@@ -109,3 +109,77 @@ def _announce(work: "Plan", path: Path) -> None:
     err().print("; ".join(parts))
     for reason, count in work.skipped.items():
         err().print(f"left out {count} fits: {reason}", style="yellow")
+
+
+ResultsDirs = Annotated[
+    list[Path] | None,
+    typer.Option("--results", "-r", metavar="DIR", help="Where results are; repeatable.  [default: results]"),
+]
+
+
+@bench_app.command("table")
+@told_plainly()
+def show_table(
+    suite: SuiteName,
+    style: Annotated[
+        str, typer.Option("--format", "-f", help="terminal, markdown, latex or csv.")
+    ] = "terminal",
+    results: ResultsDirs = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
+) -> None:
+    """Show a suite's results: ours with standard errors, the paper's beside them, ranks and paired tests."""
+    from novidgp.bench import suites, tables
+
+    if style not in tables.FORMATS:
+        raise ValueError(f"--format {style} is unknown; choose one of: {', '.join(tables.FORMATS)}.")
+    chosen = suites.find_suite(suite)
+    records = _records(chosen.name, results)
+    if not records:
+        raise ValueError(
+            f"no results of {chosen.name} in {_named(results)}; make them with: "
+            f"novidgp bench run {chosen.name} --out {_named(results)}"
+        )
+    if style == "terminal":
+        if output is not None:
+            raise ValueError("--out needs --format markdown, latex or csv.")
+        console = out()
+        console.print(tables.as_rich(tables.suite_tables(chosen, records)))
+        return
+    text = tables.render(chosen, records, style)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text)
+        err().print(f"wrote {output}")
+
+
+@bench_app.command("report")
+@told_plainly()
+def write_report(
+    results: ResultsDirs = None,
+    output: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write all results as one HTML page, with pictures, that needs no other file."""
+    from novidgp.bench import suites
+    from novidgp.bench.report import page
+
+    records = {name: _records(name, results) for name in suites.SUITES}
+    if not any(records.values()):
+        raise ValueError(f"no results in {_named(results)}; make some with: novidgp bench run uci")
+    output.write_text(page(records), encoding="utf-8")
+    err().print(f"wrote {output} ({output.stat().st_size / 1024:.0f} kB)")
+
+
+def _records(suite: str, directories: list[Path] | None) -> list:
+    from novidgp.bench.store import read_records
+
+    found = []
+    for directory in directories or [Path("results")]:
+        found += read_records(directory / f"{suite}.jsonl")
+    return found
+
+
+def _named(directories: list[Path] | None) -> str:
+    return ", ".join(map(str, directories or [Path("results")]))
