@@ -145,7 +145,8 @@ def cost_panels(group: Sequence[Entry], heading: str, score: str = "rmse") -> li
         ax.set_xscale("log")
         low, high = seconds.min() / 1.6, seconds.max() * 1.6
         ax.set_xlim(low, high)
-        ticks = [t for e in range(-2, 6) for t in (1 * 10.0**e, 3 * 10.0**e) if low <= t <= high]
+        steps = (1, 2, 5) if high / low < 30 else (1, 3) if high / low < 300 else (1,)
+        ticks = [step * 10.0**e for e in range(-3, 7) for step in steps if low <= step * 10.0**e <= high]
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
         ax.margins(y=0.18)
@@ -156,10 +157,11 @@ def cost_panels(group: Sequence[Entry], heading: str, score: str = "rmse") -> li
 
 
 def calibration_panels(group: Sequence[Entry], layers: int) -> list[Panel]:
-    """Share of test targets within central intervals against the nominal share, averaged over data sets."""
+    """Share of test targets within central intervals minus the nominal share, averaged over data sets."""
     looks = styles([entry.label for entry in group])
-    figure, ax = panel(4.4, 3.9)
-    ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
+    figure, ax = panel()
+    ax.axhline(0.0, color=INK, linewidth=1.0)
+    nominal = 100 * np.array(COVERAGE_LEVELS)
     drawn = 0
     for label, look in looks.items():
         mine = [e for e in group if e.label == label and e.place.layers in (layers, None)]
@@ -172,19 +174,19 @@ def calibration_panels(group: Sequence[Entry], layers: int) -> list[Panel]:
         ]
         if curves:
             ax.plot(
-                COVERAGE_LEVELS,
-                np.mean(curves, axis=0),
+                nominal,
+                100 * np.mean(curves, axis=0) - nominal,
                 color=look.color,
                 marker=look.marker,
                 markersize=4.5,
                 linewidth=1.4,
             )
             drawn += 1
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    ax.set_aspect("equal")
-    ax.set_xlabel("nominal", color=INK)
-    ax.set_ylabel("observed", color=INK)
+    ax.set_xlim(0, 100)
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, -5.0), max(high, 5.0))
+    ax.set_xlabel("nominal, %", color=INK)
+    ax.set_ylabel("observed − nominal, points", color=INK)
     alt = f"observed against nominal coverage of central intervals, {drawn} methods, {layers} layers"
     return [Panel(f"{layers} layers", figure, alt)] if drawn else []
 
@@ -253,7 +255,9 @@ def critical_difference_panel(ranks: Ranks, looks: Mapping[str, Style], heading:
         ax.plot([value, value, edge], [0, y, y], color=color, linewidth=1.2)
         ax.scatter([value], [0], s=22, color=color, zorder=3)
         text = f"{name}  {value:.2f}" if left else f"{value:.2f}  {name}"
-        ax.text(edge, y, f" {text} ", ha="right" if left else "left", va="center", fontsize=9.5, color=INK)
+        gap = 0.03 * count
+        place = {"ha": "right" if left else "left", "va": "center"}
+        ax.text(edge - gap if left else edge + gap, y, text, fontsize=9.5, color=INK, **place)  # pyright: ignore[reportArgumentType]
     for index, (low, high) in enumerate(groups):
         y = -0.28 - 0.3 * index
         ax.plot([low - 0.04, high + 0.04], [y, y], color=INK, linewidth=3.4, solid_capstyle="round")

@@ -134,15 +134,15 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
             _grid(_rank_panels(groups.get("uci", ())), "wide") or _missing(run_uci),
         ),
         (
-            "NOVI against maximum likelihood",
-            "RMSE along training: solid on test rows (shade: from the best to the worst split), dashed on "
-            "training rows. A gap that widens is overfitting.",
+            "Ablation curves",
+            "NOVI against maximum likelihood, RMSE along training: solid on test rows (shade: from the best to "
+            "the worst split), dashed on training rows. A gap that widens is overfitting.",
             _pictured(figures.ablation_panels(ablation), ablation, "novidgp bench run ablation"),
         ),
         (
             "Calibration",
-            "How many test targets lie within the central intervals, against how many should. Below the "
-            "line: too sure of itself. Averaged over the data sets.",
+            "How many test targets lie within the central intervals, beyond how many should: zero is right, "
+            "below it a method is too sure of itself. In percentage points, averaged over the data sets.",
             _pictured(
                 [p for layers in depths(uci) for p in figures.calibration_panels(uci, layers)], uci, run_uci
             ),
