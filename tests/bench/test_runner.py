@@ -42,10 +42,10 @@ def wait_for_lines(path, count, process):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_killed_run_loses_nothing_and_repeats_nothing(tmp_path, jobs):
     """SIGKILL at random moments after the next finished fit; then to the end."""
-    path, splits = tmp_path / "uci.jsonl", 10
+    path, splits = tmp_path / "uci.jsonl", 8
     chance = random.Random(jobs)
     kept: list[bytes] = []
-    for _ in range(2):
+    for _ in range(3 - jobs):
         process = bench(tmp_path, splits=splits, jobs=jobs)
         wait_for_lines(path, len(kept) + 1, process)
         time.sleep(chance.uniform(0.0, 0.4))
@@ -166,7 +166,7 @@ def test_options_find_their_place(tiny):
     model = make_estimator(tiny._replace(options={"kernel": "rbf", "num_paths": 3}), "regression")
     assert model.kernel == "rbf"
     assert model.inference_options == {"num_paths": 3}
-    assert (model.num_layers, model.num_inducing, model.max_steps, model.random_state) == (2, 5, 5, 0)
+    assert (model.num_layers, model.num_inducing, model.max_steps, model.random_state) == (1, 5, 5, 0)
 
 
 def test_a_dry_run_names_the_fits_and_writes_nothing(tmp_path):

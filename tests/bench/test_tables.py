@@ -56,6 +56,20 @@ def test_markdown_has_the_papers_figure_beside_ours_and_the_best_in_bold():
     assert len(widths) == 1, "the table is aligned as text too"
 
 
+def test_a_narrow_terminal_loses_the_optional_columns_only():
+    from rich.console import Console
+
+    shown = tables.suite_tables(SUITES["uci"], some())
+    for width, expected in ((80, False), (120, True)):
+        console = Console(width=width, file=io.StringIO(), force_terminal=False)
+        console.print(tables.as_rich(shown, width))
+        text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+        assert "0.20 (0.01)" in text
+        assert "0.210 ± 0.006" in text
+        assert ("CPU s" in text) == expected
+        assert "…" not in text
+
+
 def test_latex_compiles_in_principle():
     text = tables.render(SUITES["uci"], some(), "latex")
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
@@ -135,6 +149,7 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag, attrs):
         facts = dict(attrs)
         if "id" in facts:
+            assert facts["id"] not in self.ids
             self.ids.add(facts["id"])
         if tag == "a":
             self.links.add(facts["href"])

@@ -135,8 +135,8 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
         ),
         (
             "Ablation curves",
-            "NOVI against maximum likelihood, RMSE along training: solid on test rows (shade: from the best to "
-            "the worst split), dashed on training rows. A gap that widens is overfitting.",
+            "NOVI against maximum likelihood, RMSE along training: solid on test rows (shade: from the best "
+            "to the worst split), dashed on training rows. A gap that widens is overfitting.",
             _pictured(figures.ablation_panels(ablation), ablation, "novidgp bench run ablation"),
         ),
         (
@@ -218,7 +218,11 @@ def svg(panel: Panel) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    settings: Any = {"svg.fonttype": "none", "font.family": "sans-serif"}
+    settings: Any = {
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "svg.hashsalt": panel.title + panel.alt,
+    }
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context(settings):
         panel.figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
@@ -229,5 +233,7 @@ def svg(panel: Panel) -> str:
     text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", text, count=1)
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    used = set(re.findall(r"#([\w.-]+)", text))
+    text = re.sub(r'\sid="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
     name = html.escape(panel.alt, quote=True)
     return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1).strip()

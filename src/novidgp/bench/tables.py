@@ -52,6 +52,17 @@ class Table(NamedTuple):
     """So many columns on the left hold words; the others are numbers."""
     blocks: list[list[list[Cell]]]
     notes: list[str]
+    optional: int = 0
+    """So many columns on the right may go where there is no room."""
+
+    @property
+    def widths(self) -> list[int]:
+        """Of the columns, in characters."""
+        rows = [row for block in self.blocks for row in block]
+        return [
+            max(len(heading), *(len(row[index].text) for row in rows))
+            for index, heading in enumerate(self.headings)
+        ]
 
 
 def number(score: str, value: float | None) -> str:
@@ -116,7 +127,8 @@ def main_table(suite: Suite, group: Sequence[Entry]) -> Table:
             cells += [Cell(number(score, entry.mean(score) if entry else None)) for score in extra]
             block.append(cells)
         blocks.append(block)
-    return Table(suite.title, headings, 3 + several, blocks, _notes(suite, group, bool(columns)))
+    notes = _notes(suite, group, bool(columns))
+    return Table(suite.title, headings, 3 + several, blocks, notes, len(extra))
 
 
 def _paper_columns(suite: Suite, group: Iterable[Entry], scores: Iterable[str]) -> set[str]:
@@ -299,8 +311,8 @@ def as_csv(suite: Suite, group: Sequence[Entry]) -> str:
     return text.getvalue()
 
 
-def as_rich(tables: Iterable[Table]) -> "Group":
-    """Tables for the terminal."""
+def as_rich(tables: Sequence[Table], width: int | None = None) -> "Group":
+    """Tables for a terminal of `width` columns; None: as wide as they are."""
     from rich import box
     from rich.console import Group
     from rich.table import Table as RichTable
@@ -308,12 +320,22 @@ def as_rich(tables: Iterable[Table]) -> "Group":
 
     parts = []
     for table in tables:
-        grid = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for index, heading in enumerate(table.headings):
+        columns, least = len(table.headings), len(table.headings) - table.optional
+        while width is not None and columns > least and natural_width(table, columns) > width:
+            columns -= 1
+        grid = RichTable(
+            title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+        )
+        for index, heading in enumerate(table.headings[:columns]):
             grid.add_column(heading, justify="left" if index < table.text_columns else "right", no_wrap=True)
         for block in table.blocks:
             for index, row in enumerate(block):
-                cells = [Text(cell.text, style="bold green" if cell.bold else "") for cell in row]
+                cells = [Text(cell.text, style="bold green" if cell.bold else "") for cell in row[:columns]]
                 grid.add_row(*cells, end_section=index == len(block) - 1)
         parts += [grid, Text("\n".join(table.notes) + "\n", style="dim")]
     return Group(*parts)
+
+
+def natural_width(table: Table, columns: int | None = None) -> int:
+    """Characters that the first `columns` columns take at a terminal."""
+    return sum(width + 2 for width in table.widths[:columns]) + 1

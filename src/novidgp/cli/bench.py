@@ -143,7 +143,10 @@ def show_table(
         if output is not None:
             raise ValueError("--out needs --format markdown, latex or csv.")
         console = out()
-        console.print(tables.as_rich(tables.suite_tables(chosen, records)))
+        shown = tables.suite_tables(chosen, records)
+        if not console.is_terminal:  # a pipe or a file has room for everything
+            console.width = max(map(tables.natural_width, shown))
+        console.print(tables.as_rich(shown, console.width))
         return
     text = tables.render(chosen, records, style)
     if output is None:
