@@ -170,7 +170,7 @@ def sghmc(
         return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
 
     def keep(window, position, done):
-        """Every `thin` steps the chains' states overwrite the window's oldest: at the end they are in order."""
+        """Every `thin` steps the states overwrite the window's oldest: at the end they are in order."""
         due = (done - warm) % thin == 0
         slot = ((done - warm) // thin - 1) % num_draws
 

@@ -1,0 +1,172 @@
+"""Every method through the same checks, whichever `METHODS` holds: a new one enters this table by itself.
+
+Sizes are tiny and programs compiled without optimisation: what is checked is the contract, not the quality.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from novidgp import DGPClassifier, DGPRegressor
+from novidgp.dgp import Batch
+from novidgp.inference import LATENT_METHODS, METHODS, make_inference
+from novidgp.initialise import ModelConfig, build_model
+
+ROWS, STEPS = 20, 6
+SMALL = {"num_inducing": 5, "max_steps": STEPS, "num_predict_samples": 4, "random_state": 0}
+MODELS = {
+    "two-layers": {},
+    "three-layers-separate-float64": {"num_layers": 3, "kernel_sharing": "separate", "dtype": "float64"},
+    "unwhitened-two-targets": {"whiten": False, "num_targets": 2},
+    "one-layer-three-classes": {"num_layers": 1, "likelihood": "softmax", "num_classes": 3},
+}
+QUICK_ENVIRONMENT = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compiling takes nearly all of the time here."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def rows():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((ROWS, 2))
+    return x, np.column_stack([np.sin(x[:, 0]), x[:, 1] ** 2])
+
+
+def form(tree):
+    """Structure, shapes and dtypes of a pytree, and which types are weak."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves]
+
+
+# --- the contract, traced but not run ---------------------------------------------------------------------
+
+
+@every_method
+@pytest.mark.parametrize("variant", MODELS)
+def test_init_step_and_fitted_keep_to_their_shapes(method, variant):
+    """A step returns a state of the form it was given (or it could not be scanned), scalars with a loss among
+    them, and a posterior whose draws and paths have the model's shapes; nothing leaves the model's dtype."""
+    options = {"num_inducing": 5, "latent_dim": int(method in LATENT_METHODS)} | MODELS[variant]
+    config = ModelConfig(**options)
+    x, y = rows()
+    with jax.enable_x64(config.dtype == "float64"):
+        model = build_model(config, x, seed=0)
+        batch = Batch(jnp.asarray(x, config.dtype), jnp.asarray(y[:, : config.num_targets] > 0, config.dtype))
+        inference, key = make_inference(method, ROWS, STEPS), jax.random.key(0)
+
+        state = jax.eval_shape(lambda key: inference.init(model, batch, key=key), key)
+        after, info = jax.eval_shape(lambda s, key: inference.step(s, batch, key=key), state, key)
+        assert form(after)[0] == form(state)[0]
+        assert [f[:2] for f in form(after)[1]] == [f[:2] for f in form(state)[1]]
+        assert not any(weak for *_, weak in form(after)[1])
+        assert "loss" in info
+        assert all(value.shape == () for value in info.values())
+        floating = {leaf.dtype for leaf in jax.tree.leaves((after, info)) if leaf.dtype.kind == "f"}
+        assert floating == {jnp.dtype(config.dtype)}
+
+        fitted = inference.fitted(state)
+        assert form(fitted.model) == form(jax.eval_shape(lambda: model))
+        draws = jax.eval_shape(lambda p, key: p.sample(7, key=key), fitted.posterior, key)
+        assert tuple(draw.shape for draw in draws) == tuple((7, *s) for s in model.inducing_shapes())
+        moments = jax.eval_shape(
+            lambda f, key: f.posterior.propagate(f.model, batch.x, 7, key=key), fitted, key
+        )
+        width = model.inducing_shapes()[-1][1]
+        assert moments.mean.shape == (7, ROWS, width)
+        assert jnp.broadcast_shapes(moments.variance.shape, moments.mean.shape) == moments.mean.shape
+
+
+# --- fits -------------------------------------------------------------------------------------------------
+
+
+def regressor(method, *, stop=False, **options):
+    """An estimator of one method that trains in chunks of two steps, or stops after the first."""
+    estimator = DGPRegressor(inference=method, **SMALL, **options)
+    estimator._train_options = {"chunk": 2, "callbacks": [lambda progress: stop]}
+    return estimator
+
+
+def targets():
+    """Two of them, one value of which is missing."""
+    y = rows()[1]
+    y[3, 0] = np.nan
+    return y
+
+
+@functools.cache
+def fitted(method):
+    """One fit for all the tests below."""
+    return regressor(method).fit(rows()[0], targets())
+
+
+@every_method
+def test_a_fit_is_finite_and_moves_the_model(method):
+    model = fitted(method)
+    assert model.fit_status_ == "finished"
+    assert len(model.history_["loss"]) == STEPS
+    assert all(np.isfinite(values).all() for values in model.history_.values())
+    mean, std = model.predict(rows()[0], return_std=True)
+    assert mean.shape == std.shape == (ROWS, 2)
+    assert np.isfinite(mean).all()
+    assert np.all(std > 0)
+    start = build_model(model.config_, model.input_scaling_.inputs(rows()[0]), seed=model.seed_)
+    assert np.any(model.model_.likelihood.log_scale != start.likelihood.log_scale)
+    assert np.any(model.model_.layers[0].inducing != start.layers[0].inducing)
+
+
+@every_method
+def test_a_resumed_fit_repeats_an_uninterrupted_one(method, tmp_path):
+    """Three fits of one seed, so that this is also: same seed, same result."""
+    path = tmp_path / "run.ckpt"
+    stopped = regressor(method, stop=True, checkpoint=path).fit(rows()[0], targets())
+    assert (stopped.fit_status_, stopped.n_iter_) == ("early-stopped", 2)
+    resumed = regressor(method, checkpoint=path).fit(rows()[0], targets())
+    assert resumed.n_iter_ == STEPS
+    whole = fitted(method)
+    jax.tree.map(np.testing.assert_array_equal, resumed.model_, whole.model_)
+    jax.tree.map(np.testing.assert_array_equal, resumed.posterior_, whole.posterior_)
+    np.testing.assert_array_equal(resumed.history_["loss"], whole.history_["loss"])
+
+
+@every_method
+def test_a_classifier_in_double_precision_and_unwhitened_coordinates(method):
+    x, y = rows()
+    model = DGPClassifier(inference=method, **SMALL, dtype="float64", whiten=False, num_layers=1)
+    probabilities = model.fit(x, y[:, 0] > 0).predict_proba(x)
+    assert model.fit_status_ == "finished"
+    floating = {leaf.dtype for leaf in jax.tree.leaves((model.model_, model.posterior_))}
+    assert floating == {np.dtype("float64")}
+    assert probabilities.shape == (ROWS, 2)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0)
+    assert np.std(probabilities[:, 0]) > 0
+
+
+ELSEWHERE = """
+import sys, pathlib, numpy as np, novidgp
+folder = pathlib.Path(sys.argv[1])
+for path in folder.glob("*.novidgp"):
+    np.save(path.with_suffix(".npy"), novidgp.load_model(path).predict(np.load(folder / "x.npy")))
+"""
+
+
+def test_every_saved_model_predicts_the_same_in_a_new_process(tmp_path):
+    x = rows()[0]
+    np.save(tmp_path / "x.npy", x)
+    for method in METHODS:
+        fitted(method).save(tmp_path / f"{method}.novidgp")
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | QUICK_ENVIRONMENT)
+    for method in METHODS:
+        np.testing.assert_array_equal(np.load(tmp_path / f"{method}.npy"), fitted(method).predict(x))
