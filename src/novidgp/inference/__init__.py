@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
+from novidgp.inference.ipvi import ipvi
 from novidgp.inference.iwvi import iwvi, iwvi_dreg
 from novidgp.inference.ml import ml
 from novidgp.inference.novi import PAPER, novi
@@ -14,6 +15,7 @@ METHODS: dict[str, Callable[..., Inference]] = {
     "novi": novi,
     "dsvi": dsvi,
     "sghmc": sghmc,
+    "ipvi": ipvi,
     "ml": ml,
     "iwvi": iwvi,
     "iwvi-dreg": iwvi_dreg,
