@@ -91,20 +91,18 @@ class Smooth(Posterior):
         """`(m, p)` of every layer."""
         return tuple((len(mean), mean.shape[1]) for mean in self.mean)
 
-    def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat | None:
-        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part."""
+    def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat:
+        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part; 0 without network."""
         if self.network is None:
-            return None
+            return jnp.zeros((count, sum(math.prod(shape) for shape in self.shapes)), self.mean[0].dtype)
         weight = self.network.weights[0]
         return self.network(normal(key, (count, weight.shape[0]), weight.dtype))
 
-    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat | None]:
+    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat]:
         """`w = xi + g(eps)`, and `g(eps)` alone: the target of denoising score matching."""
         network_key, noise_key = jax.random.split(key)
-        size = sum(math.prod(shape) for shape in self.shapes)
-        noise = normal(noise_key, (count, size), self.mean[0].dtype)
         shift = self.displacement(count, key=network_key)
-        return (noise if shift is None else noise + shift), shift
+        return shift + normal(noise_key, shift.shape, shift.dtype), shift
 
     def colour(self, white: Flat) -> Inducing:
         """`V = mu + C w`."""
@@ -125,12 +123,15 @@ class Smooth(Posterior):
             factors.append(jnp.exp(log_diagonal)[..., None] * unit)
         return tuple(factors)
 
-    def centres(self, count: int, *, key: PRNGKeyArray) -> tuple[Inducing, Flat | None]:
-        """`mu + C g(eps)`, the means of q given eps, and `g(eps)`."""
-        shift = self.displacement(count, key=key)
-        if shift is None:
-            return tuple(jnp.broadcast_to(mean, (count, *mean.shape)) for mean in self.mean), None
-        return self.colour(shift), shift
+    def with_last(self, mean: Float[Array, "m p"], scale: Float[Array, "p m m"]) -> "Smooth":
+        """The same, but for the Gaussian part of the last layer."""
+        diagonal = jnp.diagonal(scale, axis1=-2, axis2=-1)
+        parts: list = [mean, jnp.log(diagonal)]
+        if self.lower is not None:
+            parts.append(jnp.tril(scale / diagonal[..., None], -1))
+        return eqx.tree_at(
+            lambda g: [part[-1] for part in (g.mean, g.log_diagonal, g.lower) if part], self, parts
+        )
 
     def whiten(self, v: Inducing) -> Flat:
         """`w = C^-1 (V - mu)`."""
@@ -163,5 +164,5 @@ class Smooth(Posterior):
     def propagate(self, model, x, num_paths, *, key):
         """Given eps the posterior is Gaussian, layer by layer, and integrates out row by row."""
         noise_key, path_key = jax.random.split(key)
-        centres, _ = self.centres(num_paths, key=noise_key)
+        centres = self.colour(self.displacement(num_paths, key=noise_key))
         return model.propagate(x, centres, scales=model.whiten_scales(self.scales()), key=path_key)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from novidgp import stein
+from novidgp import conjugate, stein
 from novidgp.dgp import DGP, Batch, Bound
 from novidgp.generators import Implicit, Smooth, flatten, unflatten
 from novidgp.inference.base import Fitted, Inference, adam, ascend, descend
@@ -42,7 +42,7 @@ PAPER = {
 
 
 class NOVIState(NamedTuple):
-    """The three players and their optimisers."""
+    """The three players and their optimisers; the sums behind a last layer in closed form."""
 
     model: DGP
     generator: Implicit | Smooth
@@ -50,6 +50,7 @@ class NOVIState(NamedTuple):
     model_opt: optax.OptState
     generator_opt: optax.OptState
     critic_opt: optax.OptState
+    sums: conjugate.Sums | None
 
 
 def clip_hyperparameters(model: DGP, low: float, high: float) -> DGP:
@@ -89,6 +90,8 @@ def novi(
     objective: Literal["kl", "fisher"] = "kl",
     bound: Bound = "expected_log",
     gaussian_part: Literal["integrated", "sampled"] = "integrated",
+    last_layer: Literal["conjugate", "gradient"] = "conjugate",
+    conjugate_rate: float = 0.2,
     score_matching: Literal["denoising", "implicit"] = "denoising",
     network: bool = True,
     covariance: Literal["full", "diagonal"] = "full",
@@ -121,7 +124,9 @@ def novi(
     `num_samples` is the paper's K, `num_paths` its S, `regularisation` its lambda and `critic_steps` its n_c.
     `network=False` switches the neural part off and leaves a Gaussian q. `gaussian_part` says how the data
     term sees the Gaussian part of a smooth q: integrated out row by row, or in joint draws (the other critics
-    and objectives know draws only). `PAPER` holds the paper's settings.
+    and objectives know draws only). `last_layer="conjugate"` solves for the last layer's Gaussian where the
+    likelihood is Gaussian (`novidgp.conjugate`; `conjugate_rate` is the weight of the newest minibatch in
+    its sums), and is otherwise as `"gradient"`. `PAPER` holds the paper's settings.
     """
 
     def rate(value, updates=1):
@@ -184,6 +189,7 @@ def novi(
             model_optimiser.init(model),
             generator_optimiser.init(sampler),
             critic_optimiser.init(opponent),
+            conjugate.empty(model) if closed_form and conjugate.is_conjugate(model) else None,
         )
 
     def log_joint(v, model, batch, key):
@@ -270,28 +276,40 @@ def novi(
         """Ascent directions with the Gaussian part of q integrated out.
 
         Given eps, q is Gaussian layer by layer, so the data term needs no draw of V, as in DSVI; what remains
-        of the entropy, `H(w)`, has the gradient `-E[r(w) . dg]`.
+        of the entropy, `H(w)`, has the gradient `-E[r(w) . dg]`. A last layer in closed form is solved, not
+        climbed: model and hidden layers follow the bound with the best last layer in it.
         """
+        hidden_key, _ = jax.random.split(path_key)
+        rate = 1.0 if batch.x.shape[0] == num_data else conjugate_rate
 
         def evidence_bound(model, sampler):
-            centres, shift = sampler.centres(num_samples, key=draw_key)
-            scales = model.whiten_scales(sampler.scales())
-            data = model.log_likelihood(
-                centres, batch, num_data, num_paths=num_paths, bound=bound, scales=scales, key=path_key
-            )
-            prior = jnp.mean(model.log_prior(centres)) - 0.5 * sum(jnp.sum(c * c) for c in scales)
-            entropy = sum(jnp.sum(d) for d in sampler.log_diagonal)
-            if shift is not None:
-                white = jax.lax.stop_gradient(shift) + normal(noise_key, shift.shape, shift.dtype)
-                push = jax.lax.stop_gradient(-white_score(opponent)(white))
-                pushed = jnp.mean(jnp.sum(push * shift, axis=-1))
-                entropy = entropy + pushed - jax.lax.stop_gradient(pushed)
-            return jnp.mean(data) + prior + entropy, jnp.mean(data)
+            shift = sampler.displacement(num_samples, key=draw_key)
 
-        (value, data), gradients = jax.value_and_grad(evidence_bound, argnums=(0, 1), has_aux=True)(
-            state.model, state.generator
-        )
-        return *gradients, {"loss": -value / num_data, "expected_log_likelihood": data / num_data}
+            def gaussians(sampler):
+                return sampler.colour(shift), model.whiten_scales(sampler.scales())
+
+            centres, scales = gaussians(sampler)
+            paths = tuple(jnp.repeat(v, num_paths, axis=0) for v in centres) if num_paths > 1 else centres
+            h, sums = model.hidden(batch.x, paths, scales=scales, key=hidden_key), state.sums
+            if sums is not None:
+                last = jnp.repeat(unflatten(shift, sampler.shapes)[-1], num_paths, axis=0)
+                sums, *best = conjugate.best_response(model, sums, h, last, batch, num_data, rate)
+                sampler = sampler.with_last(*best)
+                centres, scales = gaussians(sampler)
+            options = {"num_paths": num_paths, "bound": bound, "scales": scales, "hidden": h}
+            data = jnp.mean(model.log_likelihood(centres, batch, num_data, **options, key=path_key))
+            prior = jnp.mean(model.log_prior(centres)) - 0.5 * sum(jnp.sum(c * c) for c in scales)
+            white = jax.lax.stop_gradient(shift) + normal(noise_key, shift.shape, shift.dtype)
+            push = jax.lax.stop_gradient(-white_score(opponent)(white))
+            pushed = jnp.mean(jnp.sum(push * shift, axis=-1))
+            entropy = sum(jnp.sum(d) for d in sampler.log_diagonal) + pushed - jax.lax.stop_gradient(pushed)
+            return data + prior + entropy, (data, sampler, sums)
+
+        (value, (data, sampler, sums)), gradients = jax.value_and_grad(
+            evidence_bound, argnums=(0, 1), has_aux=True
+        )(state.model, state.generator)
+        info = {"loss": -value / num_data, "expected_log_likelihood": data / num_data}
+        return *gradients, info, sampler, sums
 
     def sampled_gradients(state, opponent, batch, draw_key, path_key, trace_key):
         """Ascent directions from joint draws of V: one pass through the likelihood serves both players."""
@@ -332,18 +350,17 @@ def novi(
             "rsd": rsd,
             "fisher_divergence": 4.0 * regularisation * rsd,
         }
-        return model_gradient, generator_gradient, info
+        return model_gradient, generator_gradient, info, sampler, None
 
-    integrable = (generator, critic, objective) == ("smooth", "residual", "kl")
-    gradients = integrated_gradients if integrable and gaussian_part == "integrated" else sampled_gradients
+    integrated = (generator, critic, objective, gaussian_part) == ("smooth", "residual", "kl", "integrated")
+    closed_form = integrated and (last_layer, bound, covariance) == ("conjugate", "expected_log", "full")
+    gradients = integrated_gradients if integrated else sampled_gradients
 
     def step(state, batch: Batch, *, key):
         critic_key, *keys = jax.random.split(key, 4)
         opponent, critic_opt = train_critic(state, batch, critic_key)
-        model_gradient, generator_gradient, info = gradients(state, opponent, batch, *keys)
-        sampler, generator_opt = ascend(
-            generator_optimiser, generator_gradient, state.generator_opt, state.generator
-        )
+        model_gradient, generator_gradient, info, sampler, sums = gradients(state, opponent, batch, *keys)
+        sampler, generator_opt = ascend(generator_optimiser, generator_gradient, state.generator_opt, sampler)
         model, model_opt = ascend(model_optimiser, model_gradient, state.model_opt, state.model)
         if clip is not None:
             model = clip_hyperparameters(model, *clip)
@@ -351,6 +368,6 @@ def novi(
             "generator_gradient_norm": optax.tree.norm(generator_gradient),
             "model_gradient_norm": optax.tree.norm(model_gradient),
         }
-        return NOVIState(model, sampler, opponent, model_opt, generator_opt, critic_opt), info
+        return NOVIState(model, sampler, opponent, model_opt, generator_opt, critic_opt, sums), info
 
     return Inference(init, step, lambda state: Fitted(state.model, state.generator))
