@@ -232,7 +232,7 @@ def critical_difference_panel(ranks: Ranks, looks: Mapping[str, Style], heading:
     count, half = len(names), (len(names) + 1) // 2
     groups = cliques(values, ranks.critical)
     depth = 0.55 + 0.3 * len(groups)
-    figure = Figure(figsize=(5.6, 0.75 + 0.3 * (half + len(groups))), layout="constrained")
+    figure = Figure(figsize=(4.7, 0.7 + 0.27 * (half + len(groups))), layout="constrained")
     ax = figure.add_subplot()
     ax.set_axis_off()
     ax.set_xlim(1 - 0.42 * (count - 1) - 0.3, count + 0.42 * (count - 1) + 0.3)

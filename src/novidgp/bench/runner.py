@@ -133,11 +133,13 @@ def _outcomes(
         yield from _on_ray(todo, jobs, scheduler)
 
 
-def _parallel(todo: Iterable[Fit], jobs: int, **settings: Any) -> Iterator[Record]:
+def _parallel(
+    todo: Iterable[Fit], jobs: int, return_as: str = "generator_unordered", **settings: Any
+) -> Iterator[Record]:
     """Records as they come, by whichever joblib backend is in force."""
     from joblib import Parallel, delayed
 
-    settings |= {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "n_jobs"}
+    settings |= {"return_as": return_as, "batch_size": 1, "pre_dispatch": "n_jobs"}
     pool: Any = Parallel(n_jobs=jobs, **settings)
     work = delayed(functools.partial(run_fit, jobs=jobs, child=True))
     yield from pool(work(fit) for fit in todo)
@@ -207,7 +209,10 @@ def _on_dask(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Reco
 
 
 def _on_ray(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Record]:
-    """A Ray cluster: the one at address `scheduler`, or a local one."""
+    """A Ray cluster: the one at address `scheduler`, or a local one.
+
+    Ray's backend hands results over together only, so the fits go out in rounds of `jobs`.
+    """
     try:
         import ray  # pyright: ignore[reportMissingImports]
         from ray.util.joblib import register_ray  # pyright: ignore[reportMissingImports]
@@ -221,6 +226,7 @@ def _on_ray(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Recor
     ray.init(address=scheduler, num_cpus=None if scheduler else jobs, include_dashboard=False)
     try:
         with parallel_config("ray"):
-            yield from _parallel(todo, jobs)
+            for start in range(0, len(todo), jobs):
+                yield from _parallel(todo[start : start + jobs], jobs, "list")
     finally:
         ray.shutdown()
