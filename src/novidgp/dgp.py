@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from novidgp.features import Features
 from novidgp.latent import LatentLayer
 from novidgp.layers import Gaussian, GPLayer, Moments
 from novidgp.likelihoods import Likelihood
@@ -29,12 +30,16 @@ class Batch(NamedTuple):
 
 
 class DGP(eqx.Module):
-    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`, or `f_1(x, w)` with a latent variable."""
+    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`.
+
+    The first layer may see features of x instead of x, and a latent variable beside them.
+    """
 
     layers: tuple[GPLayer, ...]
     likelihood: Likelihood
     whitened: bool = eqx.field(static=True, default=True)
     latent: LatentLayer | None = None
+    features: Features | None = None
 
     def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
         """`(m, p)` of every layer's inducing outputs."""
@@ -100,11 +105,12 @@ class DGP(eqx.Module):
 
     def _inputs(self, x, latent, count: int, *, key: PRNGKeyArray) -> Float[Array, "*k n d"]:
         """What the first GP layer sees."""
+        h = x if self.features is None else self.features(x)
         if self.latent is None:
-            return x
+            return h
         if latent is None:
             latent = self.latent.sample(count, x.shape[0], x.dtype, key=key)
-        return self.latent.append(x, latent)
+        return self.latent.append(h, latent)
 
     def data_term(
         self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
@@ -136,7 +142,7 @@ class DGP(eqx.Module):
         hidden: Float[Array, "*k n d"] | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, " k"]:
-        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw; `hidden` where the last layer's inputs are known."""
+        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw; `hidden` if the last layer's inputs are known."""
         path_key, likelihood_key = jax.random.split(key)
         paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
         if hidden is None:

@@ -26,6 +26,7 @@ from novidgp.validation import (
     MEANS,
     SHARINGS,
     check_choice,
+    check_features,
     check_flag,
     check_fraction,
     check_inference,
@@ -62,6 +63,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         likelihood="auto",
         whiten=True,
         latent_dim="auto",
+        features=None,
         max_steps=2000,
         batch_size=1000,
         num_predict_samples=100,
@@ -84,6 +86,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.likelihood = likelihood
         self.whiten = whiten
         self.latent_dim = latent_dim
+        self.features = features
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.num_predict_samples = num_predict_samples
@@ -188,6 +191,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_fraction("validation_fraction", self.validation_fraction)
         check_flag("whiten", self.whiten)
         check_latent("latent_dim", self.latent_dim)
+        check_features(self.features)
         return options
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
@@ -211,6 +215,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             num_targets=num_targets,
             num_classes=num_classes,
             latent_dim=self._latent_dim(),
+            features=check_features(self.features),
             dtype=self.dtype,
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from novidgp.dgp import DGP
+from novidgp.features import make_features
 from novidgp.kernels import make_kernel
 from novidgp.latent import LatentLayer
 from novidgp.layers import GPLayer
@@ -39,6 +40,7 @@ class ModelConfig(NamedTuple):
     num_targets: int = 1
     num_classes: int | None = None
     latent_dim: int = 0
+    features: dict[str, Any] | None = None
     dtype: str = "float32"
 
 
@@ -69,11 +71,15 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     """A DGP at its start, for scaled training `inputs`."""
     rng = np.random.default_rng([seed, 1])
     dtype = jnp.dtype(config.dtype)
+    points = inducing_points(inputs, config.num_inducing, seed)
+    features = None
+    if config.features is not None:
+        features = make_features(config.features, inputs, dtype=dtype, seed=seed)
+        inputs, points = features.of(inputs), features.of(points)
     width = inputs.shape[1]
     hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
     last = latent_width(config.likelihood, config.num_targets, config.num_classes)
     sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
-    points = inducing_points(inputs, config.num_inducing, seed)
     latent = config.latent_dim
     if latent:
         sample, points = (
@@ -113,4 +119,5 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
         elif not final:
             points = rng.standard_normal((config.num_inducing, outputs))
     likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype, rate=config.rate)
-    return DGP(tuple(layers), likelihood, config.whiten, LatentLayer(latent) if latent else None)
+    local = LatentLayer(latent) if latent else None
+    return DGP(tuple(layers), likelihood, config.whiten, local, features)

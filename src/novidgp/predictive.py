@@ -42,6 +42,8 @@ class Predictive:
     latent: Moments
     target: Standardiser
     key: jax.Array
+    local: bool = False
+    """Whether the model has a latent variable, whose draws belong to one row each."""
 
     @functools.cached_property
     def _total(self) -> tuple[np.ndarray, np.ndarray]:
@@ -81,8 +83,11 @@ class Predictive:
         return np.asarray(rows, np.float64) - jacobian
 
     def sample(self, count: int, *, path_key: jax.Array, key: jax.Array) -> np.ndarray:
-        """`count` draws per row, `(count, n, t)`. Blocks with the same `path_key` share the draws' paths."""
-        draws = _sample(self.likelihood, self.latent, count, path_key, key)
+        """`count` draws per row, `(count, n, t)`.
+
+        Blocks with the same `path_key` share the draws' paths; with a latent variable each row has its own.
+        """
+        draws = _sample(self.likelihood, self.latent, count, None if self.local else path_key, key)
         return self.target.shift + self.target.scale * np.asarray(draws, np.float64)
 
 
@@ -108,7 +113,8 @@ def predictives(
         block = np.zeros((size, inputs.shape[1]), dtype)
         block[: rows.stop - start] = input_scaling.inputs(inputs[rows])
         latent = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
-        yield rows, Predictive(fitted.model.likelihood, latent, target_scaling, draw_key)
+        local = fitted.model.latent is not None
+        yield rows, Predictive(fitted.model.likelihood, latent, target_scaling, draw_key, local)
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
@@ -184,7 +190,12 @@ def _draw_quantiles(likelihood: Likelihood, latent: Moments, levels, key):
 @eqx.filter_jit
 def _sample(likelihood: Likelihood, latent: Moments, count: int, path_key, key):
     latent_key, noise_key = jax.random.split(key)
-    path = jax.random.randint(path_key, (count,), 0, len(latent.mean))
-    mean, variance = latent.mean[path], latent.variance[path]
+    if path_key is None:
+        shape = (count, latent.mean.shape[1])
+        path = jax.random.randint(jax.random.fold_in(key, 0), shape, 0, len(latent.mean))
+        mean, variance = (m[path, jnp.arange(shape[1])] for m in latent)
+    else:
+        path = jax.random.randint(path_key, (count,), 0, len(latent.mean))
+        mean, variance = latent.mean[path], latent.variance[path]
     f = mean + jnp.sqrt(variance) * normal(latent_key, mean.shape, mean.dtype)
     return likelihood.sample(f, key=noise_key)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from novidgp.features import FEATURES
 from novidgp.kernels import PROFILES, kernel_names
+from novidgp.nets import ACTIVATIONS
 
 MEANS = ("zero", "linear", "linear-learned")
 SHARINGS = ("auto", "separate", "shared")
@@ -57,6 +59,27 @@ def check_latent(name: str, value: Any) -> None:
             )
         return
     check_integer(name, value, least=0)
+
+
+def check_features(value: Any) -> dict[str, Any] | None:
+    """All settings of a feature network, from None (there is none), `mlp` or a dict of some of them."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        check_choice("features", value, ["mlp"])
+        value = {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"features must be None, 'mlp' or a dict such as {{'width': 64}}, got {value!r}.")
+    for name in value:
+        if name not in FEATURES:
+            raise ValueError(unknown("features key", name, FEATURES))
+    settings = FEATURES | dict(value)
+    for name in ("width", "depth", "outputs"):
+        check_integer(f"features[{name!r}]", settings[name], optional=name == "outputs")
+        settings[name] = None if settings[name] is None else int(settings[name])
+    check_choice("features['activation']", settings["activation"], ACTIVATIONS)
+    check_flag("features['trainable']", settings["trainable"])
+    return settings | {"trainable": bool(settings["trainable"])}
 
 
 def check_fraction(name: str, value: Any) -> None:

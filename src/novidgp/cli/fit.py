@@ -39,6 +39,17 @@ def fit_command(
     hidden: Annotated[
         int | None, typer.Option(min=1, help="Width of hidden layers.  [default: features, at most 30]")
     ] = None,
+    latent_dim: Annotated[
+        str,
+        typer.Option(metavar="N", help="Latent variables beside the inputs; auto: 1 for iwvi, else 0."),
+    ] = "auto",
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mlp",
+            help="Network in front: mlp, or settings as JSON: '{\"width\": 32}'.  [default: none]",
+        ),
+    ] = None,
     kernel: Annotated[
         str, typer.Option(help="rq, rbf, matern12, matern32, matern52, or a sum or product: rq+matern12.")
     ] = "rq",
@@ -111,6 +122,8 @@ def fit_command(
         "num_layers": layers,
         "num_inducing": inducing,
         "hidden_dim": hidden,
+        "latent_dim": parse_value(latent_dim),
+        "features": None if features is None else parse_value(features),
         "kernel": kernel,
         "likelihood": likelihood,
         "max_steps": steps,
@@ -144,17 +157,22 @@ def make_estimator(task: str, settings: dict[str, Any]) -> Any:
     return (novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor)(**settings)
 
 
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` pairs as a dictionary; values are JSON where they can be read so, else text."""
+def parse_value(text: str) -> Any:
+    """A value given as text: JSON where it can be read so, else the text."""
     import json
 
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs as a dictionary."""
     options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not (name and equals):
             raise typer.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
-        try:
-            options[name] = json.loads(text)
-        except json.JSONDecodeError:
-            options[name] = text
+        options[name] = parse_value(text)
     return options

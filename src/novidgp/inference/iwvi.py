@@ -10,8 +10,8 @@ q(V) is Gaussian as in DSVI. The last layer's V is integrated inside `log r` (a 
 layers' V is drawn once per row and shared by its K draws, for they are inputs of one function. What the
 inducing points leave unexplained is noise of the draw, importance-weighted along with `w`.
 
-`gradient="dreg"` is for the encoder alone: `sum_k s_k^2 (d log r_k / d w_k) (d w_k / d phi)`, where `s` are the
-normalised weights and `phi` is held fixed in `log q` (Tucker et al. 2019; Rudner et al. 2021 for deep GPs).
+`gradient="dreg"` is for the encoder alone: `sum_k s_k^2 (d log r_k / d w_k) (d w_k / d phi)`, with `s` the
+weights over their sum and `phi` held fixed in `log q` (Tucker et al. 2019; for deep GPs Rudner et al. 2021).
 It has the mean of the plain gradient, and a signal-to-noise ratio that grows with K where that one's falls.
 """
 
