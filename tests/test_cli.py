@@ -216,7 +216,7 @@ def test_demo_goes_the_whole_way(tmp_path):
     assert "exact GP" in output
     assert "agree bit for bit" in output.replace("\n", " ")
     names = {path.name for path in (tmp_path / "demo").iterdir()}
-    assert names == {"bands.png", "training.png", "curve.novidgp"}
+    assert names == {"bands.png", "training.png", "posterior.png", "curve.novidgp"}
 
 
 def _blocks(language):

@@ -4,8 +4,17 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
+from scipy.stats import chi2
 
-from novidgp.plots import Bands, predictive_bands, save_png, training_curve
+from novidgp.plots import (
+    Bands,
+    density_levels,
+    posterior_slices,
+    predictive_bands,
+    save_png,
+    training_curve,
+)
 
 
 def bands(title):
@@ -20,6 +29,25 @@ def test_bands_have_a_panel_each_and_a_shade_per_interval():
     assert legend is not None
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels[:2] == ["90% of new points", "50% of new points"]
+
+
+def test_density_levels_hold_their_mass():
+    """A standard normal in two dimensions: mass m lies where the density is above exp(-chi2_2(m) / 2) / 2 pi."""
+    grid = np.linspace(-6, 6, 601)
+    x, y = np.meshgrid(grid, grid)
+    density = np.exp(-0.5 * (x**2 + y**2)) / (2 * np.pi)
+    expected = [np.exp(-0.5 * chi2.ppf(mass, 2)) / (2 * np.pi) for mass in (0.9, 0.5)]
+    assert density_levels(density, (0.9, 0.5)) == pytest.approx(expected, rel=0.01)  # steps of the grid
+
+
+def test_posteriors_share_their_axes():
+    rng = np.random.default_rng(0)
+    draws = {name: rng.standard_normal((200, 3)) for name in ("reference", "other")}
+    figure = posterior_slices(draws, 0, 2, ["a", "b"])
+    assert [ax.get_xlabel() for ax in figure.axes] == ["a", "b", "a"]
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["reference", "other"]
 
 
 def test_png_is_written(tmp_path):

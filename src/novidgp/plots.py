@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from scipy.stats import gaussian_kde
 
 OURS, PEER, INK, MUTED = "#1f6f8b", "#b5562c", "#22262b", "#737a83"
+_SHADES = LinearSegmentedColormap.from_list("shades", ["white", OURS])
 
 
 class Bands(NamedTuple):
@@ -20,6 +23,15 @@ class Bands(NamedTuple):
     median: np.ndarray
     intervals: Mapping[float, tuple[np.ndarray, np.ndarray]]
     color: str = OURS
+
+
+class Density(NamedTuple):
+    """A conditional density on a grid: `values` `(len(y), len(x))` is `p(y | x)`."""
+
+    title: str
+    x: np.ndarray
+    y: np.ndarray
+    values: np.ndarray
 
 
 def predictive_bands(
@@ -107,3 +119,44 @@ def _figure(columns: int, width: float, height: float) -> tuple[Figure, list[Axe
         ax.grid(color="#e6e8eb", linewidth=0.7)
         ax.set_axisbelow(True)
     return figure, axes
+
+
+def posterior_slices(
+    draws: Mapping[str, np.ndarray], first: int, second: int, labels: Sequence[str]
+) -> Figure:
+    """What each posterior says of two coordinates: both marginals, then the joint density, all methods on top
+    of one another. `draws` maps a name to `(s, d)`; the first is the reference, filled in grey."""
+    figure, axes = _figure(columns=3, width=14.0, height=4.2)
+    colors = (MUTED, OURS, PEER, "#6a4c93", "#3d7c3f")
+    for index, (name, rows) in enumerate(draws.items()):
+        color, pair = colors[index % len(colors)], rows[:, [first, second]].T
+        for ax, values, label in zip(axes[:2], pair, labels, strict=True):
+            grid = np.linspace(*np.quantile(values, [0.001, 0.999]), 200)
+            density = gaussian_kde(values)(grid)
+            if index == 0:
+                ax.fill_between(grid, density, color=color, alpha=0.25, linewidth=0, label=name)
+            else:
+                ax.plot(grid, density, color=color, linewidth=1.9, label=name)
+            ax.set_xlabel(label)
+        low, high = np.quantile(pair, [0.001, 0.999], axis=1)
+        x, y = np.meshgrid(np.linspace(low[0], high[0], 70), np.linspace(low[1], high[1], 70))
+        density = gaussian_kde(pair)(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)
+        levels = density_levels(density, (0.9, 0.5))
+        if index == 0:
+            axes[2].contourf(x, y, density, [*levels, density.max()], colors=["#dfe1e4", "#c3c7cb"])
+        else:
+            axes[2].contour(x, y, density, levels, colors=[color], linewidths=1.7)
+    axes[0].set_ylabel("density")
+    axes[0].legend(loc="upper right", frameon=False, fontsize=9)
+    axes[2].set_xlabel(labels[0])
+    axes[2].set_ylabel(labels[1])
+    axes[2].set_title("joint: regions of 50 % and 90 %", loc="left", fontsize=11.5, color=INK)
+    axes[0].set_title("marginals", loc="left", fontsize=11.5, color=INK)
+    return figure
+
+
+def density_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
+    """The heights above which a density on a regular grid holds the given masses."""
+    ordered = np.sort(density.ravel())[::-1]
+    held = np.cumsum(ordered) / ordered.sum()
+    return [float(ordered[np.searchsorted(held, mass)]) for mass in masses]

@@ -22,7 +22,7 @@ def demo_command(
     import numpy as np
 
     import novidgp
-    from novidgp.cli import demo_fits
+    from novidgp.cli import demo_fits, demo_posterior
     from novidgp.plots import save_png, training_curve
 
     console = out()
@@ -41,7 +41,9 @@ def demo_command(
     bands = save_png(demo_fits.bands_figure(curve, pair), output / "bands.png")
     losses = {name: pair.ours.history_["loss"] for name, pair in fits.items()}
     training = save_png(training_curve(losses), output / "training.png")
-    console.print(f"drew {bands} and {training}")
+    console.print("a posterior that is no Gaussian, by NOVI, by the best Gaussian and by a long SGHMC run")
+    posterior = save_png(demo_posterior.figure(demo_posterior.draws(steps, seed)), output / "posterior.png")
+    console.print(f"drew {bands}, {training} and {posterior}")
 
     path = output / "curve.novidgp"
     pair.ours.save(path)
