@@ -110,7 +110,7 @@ def test_a_fit_of_ours_has_all_its_scores(tmp_path, tiny):
     assert {"accuracy", "error", "nll", "brier", "ece"} <= set(classification)
     assert classification["accuracy"] + classification["error"] == 1
     assert "error_test" in classification["curve"]
-    assert {"novidgp", "jax", "cores", "jobs"} <= set(read_records(path)[0]["machine"])
+    assert {"novidgp", "source", "jax", "cores", "jobs"} <= set(read_records(path)[0]["machine"])
 
 
 def test_a_worker_that_dies_costs_its_own_fit_only(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """What runs in a worker process: one fit from description to record. It never raises but on Ctrl-C."""
 
 import datetime
+import hashlib
 import os
 import platform
 import signal
@@ -8,6 +9,7 @@ import threading
 import time
 import traceback
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from novidgp.bench.spec import Fit
@@ -30,6 +32,7 @@ def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
     """
     if child:
         _be_a_good_child(os.getppid())
+    facts = machine() | {"jobs": jobs}
     began = time.perf_counter(), time.process_time()
     record: dict[str, Any] = {"key": fit.key, "status": "ok", "fit": fit._asdict()}
     try:
@@ -42,7 +45,7 @@ def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
         "cpu_seconds": time.process_time() - began[1],
     }
     record["scores"] = record.get("scores", {}) | seconds
-    record["machine"] = machine() | {"jobs": jobs}
+    record["machine"] = facts
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return record
 
@@ -70,6 +73,7 @@ def machine() -> dict[str, Any]:
 
     return {
         "novidgp": novidgp.__version__,
+        "source": _source(),
         "jax": jax.__version__,
         "python": platform.python_version(),
         "cpu": _processor(),
@@ -81,6 +85,13 @@ def machine() -> dict[str, Any]:
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _source() -> str:
+    """A short digest of the library's code, benchmarks and commands left out: versions are coarse."""
+    root = Path(__file__).parents[1]
+    files = sorted([*root.glob("*.py"), *root.glob("inference/*.py")])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 
 def _processor() -> str:
