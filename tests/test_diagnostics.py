@@ -6,6 +6,7 @@ import pytest
 from blackjax.diagnostics import effective_sample_size as blackjax_ess
 from blackjax.diagnostics import potential_scale_reduction
 
+from novidgp.cli.fit import mixing
 from novidgp.diagnostics import effective_sample_size, rank_normalise, split_chains, split_rhat, summary
 from novidgp.posteriors import Delta, Empirical
 
@@ -82,3 +83,9 @@ def test_a_posterior_of_draws_is_summarised_by_layer():
     assert (still.rhat_max, still.ess_min) == (np.inf, 0.0)
     with pytest.raises(TypeError, match="Delta keeps no draws"):
         summary(Delta((jnp.zeros((2, 1)),)))
+
+
+def test_the_fit_command_reports_mixing_of_chains_only():
+    lines = mixing(Empirical((autoregression(0.0, 4, 50, 6, 2), autoregression(0.0, 4, 50, 6, 1))))
+    assert [line[:20] for line in lines] == ["layer 1: 200 draws, ", "layer 2: 200 draws, "]
+    assert mixing(Delta((jnp.zeros((2, 1)),))) == []

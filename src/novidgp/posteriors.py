@@ -91,7 +91,7 @@ class Empirical(Posterior):
     def sample(self, count, *, key):
         """Draws in random order: each once before any twice."""
         chains, length = self.draws[0].shape[:2]
-        order = jnp.resize(jax.random.permutation(key, chains * length), count)
+        order = jnp.resize(jax.random.permutation(key, chains * length), (count,))
         return tuple(v.reshape(-1, *v.shape[2:])[order] for v in self.draws)
 
     def propagate(self, model, x, num_paths, *, key):

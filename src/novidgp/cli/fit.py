@@ -30,7 +30,9 @@ def fit_command(
     test_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
     ] = 0.0,
-    inference: Annotated[str, typer.Option(help="Inference method: dsvi or novi.")] = "dsvi",
+    inference: Annotated[
+        str, typer.Option(help="Inference method: dsvi, novi, sghmc, ipvi, iwvi, iwvi-dreg or ml.")
+    ] = "dsvi",
     preset: Annotated[
         str, typer.Option(help="Settings of the method; novi has default and paper.")
     ] = "default",
@@ -143,11 +145,27 @@ def fit_command(
     model = make_estimator(kind, settings).fit(X[train], y[train])
     seconds = time.perf_counter() - start
     console.print(f"{len(model.history_['loss']):,} steps in {seconds:.1f} s: {model.fit_status_}")
+    for line in mixing(model.posterior_):
+        console.print(line)
     if held_out:
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))
     model.save(path, extra={ENCODING: encoding.to_json()})
     console.print(f"saved {path}")
+
+
+def mixing(posterior: Any) -> list[str]:
+    """How well the chains of a sampled posterior have mixed, a line per layer; nothing for the others."""
+    from novidgp.diagnostics import summary
+    from novidgp.posteriors import Empirical
+
+    if not isinstance(posterior, Empirical):
+        return []
+    return [
+        f"layer {number}: {row.draws} draws, effective {row.ess_median:.0f} (least {row.ess_min:.0f}), "
+        f"R-hat {row.rhat_median:.2f} (most {row.rhat_max:.2f})"
+        for number, row in enumerate(summary(posterior), start=1)
+    ]
 
 
 def make_estimator(task: str, settings: dict[str, Any]) -> Any:
