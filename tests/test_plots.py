@@ -32,7 +32,7 @@ def test_bands_have_a_panel_each_and_a_shade_per_interval():
 
 
 def test_density_levels_hold_their_mass():
-    """A standard normal in two dimensions: mass m lies where the density is above exp(-chi2_2(m) / 2) / 2 pi."""
+    """Standard normal in two dimensions: mass m lies where the density exceeds exp(-chi2_2(m) / 2) / 2 pi."""
     grid = np.linspace(-6, 6, 601)
     x, y = np.meshgrid(grid, grid)
     density = np.exp(-0.5 * (x**2 + y**2)) / (2 * np.pi)

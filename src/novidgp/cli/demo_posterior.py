@@ -1,8 +1,8 @@
 """The demo's picture of a posterior: a step with nothing measured where it rises, seen by three methods.
 
 Two layers, seven inducing points each, and hyper-parameters that stay where they are, so that all three infer
-the same thing. Where the step is, and which layer makes it, the data leave open: the posterior is wide, skewed
-and correlated between the layers, which no Gaussian with independent layers can be.
+the same thing. Where the step is, and which layer makes it, the data leave open: the posterior is wide,
+skewed and correlated between the layers, which no Gaussian with independent layers can be.
 """
 
 import equinox as eqx
