@@ -16,9 +16,9 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
-from novidgp.dgp import DGP, Batch
+from novidgp.dgp import DGP, Batch, clip_hyperparameters
 from novidgp.generators import unflatten
-from novidgp.inference.novi import PAPER, clip_hyperparameters, novi
+from novidgp.inference.novi import PAPER, novi
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.kernels import stationary
 from novidgp.layers import GPLayer

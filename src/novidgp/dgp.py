@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.features import Features
@@ -191,3 +192,14 @@ class DGP(eqx.Module):
 def _draw(moments: Moments, *, key: PRNGKeyArray) -> Float[Array, "k n p"]:
     noise = normal(key, moments.mean.shape, moments.mean.dtype)
     return moments.mean + jnp.sqrt(moments.variance) * noise
+
+
+def clip_hyperparameters(model: DGP, low: float, high: float) -> DGP:
+    """The compactness constraint of Theorem 1: every positive parameter kept within `[low, high]`."""
+
+    def clip(path, leaf):
+        return jnp.clip(leaf, np.log(low), np.log(high)) if path[-1].name.startswith("log_") else leaf
+
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: clip(path, leaf) if hasattr(path[-1], "name") else leaf, model
+    )

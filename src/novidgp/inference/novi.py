@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from novidgp import conjugate, stein
-from novidgp.dgp import DGP, Batch, Bound
+from novidgp.dgp import DGP, Batch, Bound, clip_hyperparameters
 from novidgp.generators import Implicit, Smooth, flatten, unflatten
 from novidgp.inference.base import Fitted, Inference, adam, ascend, descend
 from novidgp.likelihoods import GaussianNoise
@@ -41,6 +41,9 @@ PAPER = {
     "clip": (1e-3, 1e3),
 }
 
+SMALL_DATA = 2000
+"""Rows up to which the hyper-parameters' learning rate is 0.01, and beyond which 0.02, unless it is given."""
+
 
 class NOVIState(NamedTuple):
     """The three players and their optimisers; the sums behind a last layer in closed form; the last measured
@@ -55,17 +58,6 @@ class NOVIState(NamedTuple):
     sums: conjugate.Sums | None
     divergence: jax.Array
     count: jax.Array
-
-
-def clip_hyperparameters(model: DGP, low: float, high: float) -> DGP:
-    """The compactness constraint of Theorem 1: every positive parameter kept within `[low, high]`."""
-
-    def clip(path, leaf):
-        return jnp.clip(leaf, np.log(low), np.log(high)) if path[-1].name.startswith("log_") else leaf
-
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: clip(path, leaf) if hasattr(path[-1], "name") else leaf, model
-    )
 
 
 def _learning_rates(generator, mean, scale, lower, network):
@@ -117,7 +109,7 @@ def novi(
     lower_rate: float = 5e-3,
     network_rate: float = 1e-3,
     critic_rate: float = 2e-3,
-    model_rate: float = 0.01,
+    model_rate: float | None = None,
     clip: tuple[float, float] | None = None,
     hidden_scale: float = 1e-2,
     final_scale: float = 1e-1,
@@ -135,6 +127,9 @@ def novi(
     posterior's score at a draw, so the Stein discrepancy is measured every `measure_every` steps only.
     `PAPER` holds the paper's settings.
     """
+
+    if model_rate is None:  # with the last layer solved for, few rows are soon overfitted
+        model_rate = 0.01 if num_data <= SMALL_DATA else 0.02
 
     def rate(value, updates=1):
         return adam(step_scale * value, steps * updates)
