@@ -108,12 +108,12 @@ def fit_command(
     absent = [name for name in drop or [] if name not in frame.columns]
     if absent:
         raise TableError(f"--drop {absent[0]}: the table has no such column")
-    features, column = split_target(frame.drop(columns=drop or []), target)
+    table, column = split_target(frame.drop(columns=drop or []), target)
     kind = choose_task(column, task)
     if kind == "regression" and task == "auto" and column.nunique() <= 2:
         warn(f"target {target!r} has two values; for classes use --task classification")
-    encoding = TableEncoding.learn(features, target, kind)
-    X, y = encoding.encode(features), target_values(column, kind)
+    encoding = TableEncoding.learn(table, target, kind)
+    X, y = encoding.encode(table), target_values(column, kind)
 
     held_out = round(test_fraction * len(X))
     order = np.random.default_rng(seed).permutation(len(X))
@@ -139,7 +139,7 @@ def fit_command(
     }
     console = out()
     console.print(
-        f"{kind} of {target!r}: {len(train):,} rows, {len(features.columns)} columns, {X.shape[1]} features"
+        f"{kind} of {target!r}: {len(train):,} rows, {len(table.columns)} columns, {X.shape[1]} features"
     )
     start = time.perf_counter()
     model = make_estimator(kind, settings).fit(X[train], y[train])
