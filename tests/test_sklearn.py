@@ -165,14 +165,6 @@ def test_minibatches_and_held_out_rows(curve):
     assert model.fit_status_ == "finished"
 
 
-def test_a_checkpoint_resumes(curve, tmp_path):
-    path = tmp_path / "run.ckpt"
-    model = DGPRegressor(**SMALL, random_state=0, checkpoint=path).fit(*curve)
-    assert path.exists()
-    again = clone(model).fit(*curve)  # everything is done: the file is the result
-    np.testing.assert_array_equal(again.predict(curve[0]), model.predict(curve[0]))
-
-
 _PREDICT_ELSEWHERE = """
 import sys, numpy as np, novidgp
 model = novidgp.load_model(sys.argv[1])
