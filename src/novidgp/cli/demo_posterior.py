@@ -5,6 +5,8 @@ the same thing. Where the step is, and which layer makes it, the data leave open
 skewed and correlated between the layers, which no Gaussian with independent layers can be.
 """
 
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,7 @@ from novidgp.train import train
 
 NUM_POINTS = 7
 _NEURAL = {"num_samples": 64, "noise_dim": 8, "lower_rate": 0.02, "last_layer": "gradient", "model_rate": 0.0}
-METHODS = {
+METHODS: dict[str, tuple[str, int, dict]] = {
     "long SGHMC run": (
         "sghmc",
         10,
@@ -46,11 +48,11 @@ def problem() -> tuple[DGP, Batch]:
     return model, Batch(jnp.asarray(x, jnp.float32), jnp.asarray(np.sign(x), jnp.float32))
 
 
-def draws(steps: int, seed: int, count: int = 4000) -> dict[str, np.ndarray]:
+def draws(steps: int, seed: int, methods: Mapping = METHODS, count: int = 4000) -> dict[str, np.ndarray]:
     """`(count, d)` draws of all inducing outputs from every method."""
     model, data = problem()
     rows = {}
-    for title, (name, times, options) in METHODS.items():
+    for title, (name, times, options) in methods.items():
         length = times * steps
 
         def make(step_scale, name=name, length=length, options=options):
