@@ -9,7 +9,9 @@ from scipy.stats import chi2
 
 from novidgp.plots import (
     Bands,
+    Density,
     density_levels,
+    density_maps,
     posterior_slices,
     predictive_bands,
     save_png,
@@ -29,6 +31,14 @@ def test_bands_have_a_panel_each_and_a_shade_per_interval():
     assert legend is not None
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels[:2] == ["90% of new points", "50% of new points"]
+
+
+def test_density_maps_have_one_shade_for_all_panels():
+    x, y = np.linspace(0, 1, 5), np.linspace(-1, 1, 7)
+    panels = [Density(name, x, y, np.full((7, 5), height)) for name, height in (("flat", 0.5), ("high", 2.0))]
+    figure = density_maps(panels, np.array([0.5]), np.array([0.0]))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["flat", "high"]
+    assert {ax.collections[0].get_clim() for ax in figure.axes} == {(0.0, 2.0)}
 
 
 def test_density_levels_hold_their_mass():

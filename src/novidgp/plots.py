@@ -72,6 +72,23 @@ def predictive_bands(
     return figure
 
 
+def density_maps(panels: Sequence[Density], x: np.ndarray, y: np.ndarray) -> Figure:
+    """Panels side by side: `p(y | x)` as a shade, the same for all panels, under the data points."""
+    figure, axes = _figure(columns=len(panels), width=5.4 * len(panels), height=4.2)
+    # One narrow peak must not pale the rest: the shade is full at the 99th percentile of the highest panel.
+    top = max(float(np.quantile(panel.values, 0.99)) for panel in panels)
+    for index, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
+        ax.grid(False)
+        ax.pcolormesh(panel.x, panel.y, panel.values, cmap=_SHADES, vmin=0.0, vmax=top, shading="gouraud")
+        ax.scatter(x, y, s=7, color=INK, alpha=0.55, linewidths=0, label="data")
+        ax.set_title(panel.title, loc="left", fontsize=11.5, color=INK)
+        ax.set_xlim(float(panel.x.min()), float(panel.x.max()))
+        ax.set_ylim(float(panel.y.min()), float(panel.y.max()))
+        ax.set_xlabel("x")
+        ax.set_ylabel("y" if index == 0 else "")
+    return figure
+
+
 def training_curve(losses: Mapping[str, np.ndarray], ylabel: str = "negative ELBO per row") -> Figure:
     """One panel per fit: the loss of every step, pale, and its running median."""
     figure, axes = _figure(columns=len(losses), width=5.4 * len(losses), height=3.6)

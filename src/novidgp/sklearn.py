@@ -40,6 +40,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     mean : `linear`, `linear-learned` or `zero`, for hidden layers.
     likelihood : `gaussian` (what `auto` means), `student-t`, `heteroscedastic` or `poisson` (counts).
     whiten : whether inducing outputs are whitened.
+    latent_dim : latent variables beside the inputs, for densities with several modes: a number, 0 for none, or
+        `auto`: 1 for the methods that propose them (`iwvi`, `iwvi-dreg`), else 0.
+    features : a network in front of the first layer (deep kernel learning): None, `mlp`, or a dict of some of
+        `width`, `depth`, `activation`, `outputs` (number of features) and `trainable`.
     max_steps, batch_size : training steps and rows per step.
     num_predict_samples : posterior paths of a prediction.
     validation_fraction, patience : share of the rows held out to choose the best model; chunks of 100 steps
