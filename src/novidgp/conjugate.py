@@ -72,15 +72,16 @@ def best_response(
     `shift` displaces the draws by `C shift_k`: the mean allows for it. No gradient passes.
     """
     model, h, shift = jax.lax.stop_gradient((model, h, shift))
-    layer, noise = model.layers[-1], model.likelihood.variance
+    layer, likelihood = model.layers[-1], model.likelihood
+    assert isinstance(likelihood, GaussianNoise)
     paths = h.shape[0] if h.ndim == 3 else 1
     basis = _scaled_basis(layer, h)
     observed = jnp.isfinite(batch.y).astype(basis.dtype)
-    weight = num_data / len(batch.y) / paths * observed / noise
-    rate = jnp.maximum(rate, 1.0 / (sums.count + 1.0))
+    weight = num_data / len(batch.y) / paths * observed / likelihood.variance
+    newest = jnp.maximum(rate, 1.0 / (sums.count + 1.0))
 
     def average(old, new):
-        return old + rate * (new - old)
+        return old + newest * (new - old)
 
     def per_output(function, *arrays):
         """`function` over outputs; a kernel that they share is not copied."""

@@ -148,7 +148,8 @@ def posterior_slices(
     for index, (name, rows) in enumerate(draws.items()):
         color, pair = colors[index % len(colors)], rows[:, [first, second]].T
         for ax, values, label in zip(axes[:2], pair, labels, strict=True):
-            grid = np.linspace(*np.quantile(values, [0.001, 0.999]), 200)
+            low, high = np.quantile(values, [0.001, 0.999])
+            grid = np.linspace(low, high, 200)
             density = gaussian_kde(values)(grid)
             if index == 0:
                 ax.fill_between(grid, density, color=color, alpha=0.25, linewidth=0, label=name)

@@ -40,7 +40,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     mean : `linear`, `linear-learned` or `zero`, for hidden layers.
     likelihood : `gaussian` (what `auto` means), `student-t`, `heteroscedastic` or `poisson` (counts).
     whiten : whether inducing outputs are whitened.
-    latent_dim : latent variables beside the inputs, for densities with several modes: a number, 0 for none, or
+    latent_dim : latent variables beside the inputs, for densities with several modes: a number, 0: none, or
         `auto`: 1 for the methods that propose them (`iwvi`, `iwvi-dreg`), else 0.
     features : a network in front of the first layer (deep kernel learning): None, `mlp`, or a dict of some of
         `width`, `depth`, `activation`, `outputs` (number of features) and `trainable`.

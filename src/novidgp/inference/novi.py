@@ -354,16 +354,17 @@ def novi(
                 own = sampler.score(white_score(opponent)(white))
                 direction = jax.tree.map(lambda g, r: num_samples * g - r, v_gradient, own)
             ascent = jax.tree.map(lambda d: d / num_samples, direction)
-            rsd = sum(jnp.mean(jnp.sum(d * d, axis=(1, 2))) for d in direction) / (4.0 * regularisation)
+            divergence = jnp.mean(jnp.sum(flatten(direction) ** 2, axis=-1))
         else:
             frozen = jax.lax.stop_gradient(sampler)
             rsd, slope = jax.value_and_grad(discrepancy)(
                 flatten(v), model, batch, frozen, opponent, path_key, trace_key
             )
             ascent = unflatten(-slope, sampler.shapes)
+            divergence = 4.0 * regularisation * rsd
         (generator_gradient,) = pull_back(ascent)
         info = {"loss": -joint / num_data, "expected_log_likelihood": data / num_data}
-        return model_gradient, generator_gradient, info, 4.0 * regularisation * rsd, sampler, None
+        return model_gradient, generator_gradient, info, divergence, sampler, None
 
     integrated = (generator, critic, objective, gaussian_part) == ("smooth", "residual", "kl", "integrated")
     closed_form = integrated and (last_layer, bound, covariance) == ("conjugate", "expected_log", "full")
