@@ -238,6 +238,20 @@ def test_after_burn_in_states_are_kept_in_order_and_the_model_rests(steps):
     jax.tree.map(np.testing.assert_array_equal, rested.moments, state.moments)
 
 
+def test_until_draws_are_kept_the_posterior_is_where_the_chains_are():
+    """A run that ends early must not predict from the start, or from states of other hyper-parameters."""
+    x = np.random.default_rng(0).standard_normal((10, 2))
+    model = build_model(ModelConfig(num_inducing=3, num_layers=1), x, seed=0)
+    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
+    inference = sghmc(10, 20, num_chains=3, num_draws=5, burn_in=0.5)
+    for steps, kept in ((0, 0), (4, 0), (10, 0), (15, 2)):
+        state, (_, positions) = run(inference, model, batch, steps, key=jax.random.key(0))
+        draws = np.asarray(inference.fitted(state).posterior.draws[0])
+        past = [positions[0][step - 1] for step in (12, 14)[:kept]]
+        expected = [*past, *[state.position[0]] * (5 - kept)]
+        np.testing.assert_array_equal(draws, np.stack(expected, axis=1))
+
+
 def test_stored_draws_come_each_once_before_any_twice():
     x = np.random.default_rng(0).standard_normal((10, 2))
     model = build_model(ModelConfig(num_inducing=3), x, seed=0)

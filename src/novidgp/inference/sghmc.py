@@ -179,4 +179,14 @@ def sghmc(
 
         return Empirical(tuple(put(p, v) for p, v in zip(window.draws, position, strict=True)))
 
-    return Inference(init, step, lambda state: Fitted(state.model, state.window))
+    def fitted(state):
+        """The draws kept since burn-in, and the chains' present states in place of those still to come."""
+        ready = jnp.arange(num_draws)[:, None, None] < (state.step - warm) // thin
+
+        def fill(past, now):
+            return jnp.where(ready, past, now[:, None])
+
+        draws = (fill(p, v) for p, v in zip(state.window.draws, state.position, strict=True))
+        return Fitted(state.model, Empirical(tuple(draws)))
+
+    return Inference(init, step, fitted)
