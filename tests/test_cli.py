@@ -171,6 +171,8 @@ def test_user_errors_are_one_line(work, tmp_path):
     assert "create" in refused("fit", table, "-t", "price", "-o", tmp_path / "no" / "m.novidgp")
     assert "Did you mean 'dsvi'" in refused("fit", table, "-t", "price", "--inference", "dsvo")
     assert "Did you mean 'rq'" in refused("fit", table, "-t", "price", "--kernel", "rqq")
+    assert "Did you mean 'mlp'" in refused("fit", table, "-t", "price", "--features", "mpl")
+    assert "too small" in refused("fit", table, "-t", "price", "--latent-dim", "-1")
     assert "learning_rate" in refused("fit", table, "-t", "price", "--set", "learnin_rate=0.1")
     assert "not a novidgp file" in refused("evaluate", table, table)
     assert "lacks 'city'" in refused_prediction(model, houses().drop(columns="city"), tmp_path)
