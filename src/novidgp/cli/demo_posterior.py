@@ -25,7 +25,15 @@ METHODS: dict[str, tuple[str, int, dict]] = {
     "long SGHMC run": (
         "sghmc",
         10,
-        {"num_chains": 50, "num_draws": 80, "burn_in": 0.2, "num_paths": 8, "model_rate": 0.0},
+        {
+            "num_chains": 50,
+            "num_draws": 80,
+            "burn_in": 0.2,
+            "bound": "expected_log",  # the bound of the others: the same posterior
+            "num_paths": 8,
+            "step_size": 0.02,
+            "model_rate": 0.0,
+        },
     ),
     "NOVI": (
         "novi",
