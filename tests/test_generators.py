@@ -17,13 +17,8 @@ from novidgp.nets import MLP, mlp
 SHAPES = ((3, 2), (2, 1))
 SIZE = 8
 NOISE = 3
+pytestmark = pytest.mark.usefixtures("x64")
 COVARIANCES = pytest.mark.parametrize("full", [True, False], ids=["full", "diagonal"])
-
-
-@pytest.fixture(autouse=True)
-def _x64():
-    with jax.enable_x64(True):
-        yield
 
 
 def smooth(*, full, network=None):

@@ -4,23 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
 
-from novidgp.dgp import DGP, Batch
+from exact_case import exact_case
+from novidgp.dgp import Batch
 from novidgp.inference import Fitted
 from novidgp.inference.ml import ml
 from novidgp.initialise import ModelConfig, build_model
-from novidgp.kernels import stationary
-from novidgp.layers import GPLayer
-from novidgp.likelihoods import GaussianNoise
-from novidgp.means import Zero
-
-
-@pytest.fixture
-def x64():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.usefixtures("x64")
@@ -28,16 +17,8 @@ def test_with_inducing_points_at_the_data_it_interpolates():
     """Without a prior on V nothing keeps the function from the targets, whatever the noise: the limit is the
     exact GP *without* noise, `K_xX K^-1 y` and its conditional variance, not the GP's posterior. Adam to its
     cosine end on a quadratic whose condition number is 60 leaves less than 1e-3."""
-    rng = np.random.default_rng(0)
-    x = np.linspace(-2, 2, 6)[:, None]
-    y = np.sin(2 * x) + 0.1 * rng.standard_normal(x.shape)
-    test = np.linspace(-2.5, 2.5, 9)[:, None]
-    kernel = stationary("rbf", jnp.full((1, 1), 0.8), jnp.ones(1))
-    model = DGP(
-        (GPLayer(kernel, jnp.asarray(x)[None], Zero(1), 1),), GaussianNoise(jnp.log(jnp.full(1, 0.3)))
-    )
-    batch, steps = Batch(jnp.asarray(x), jnp.asarray(y)), 1_500
-    inference = ml(len(x), steps)
+    (model, batch, test), steps = (case := exact_case()), 1_500
+    inference = ml(len(batch.x), steps)
 
     def advance(state, key):
         state, info = inference.step(state, batch, key=key)
@@ -51,8 +32,7 @@ def test_with_inducing_points_at_the_data_it_interpolates():
         return fitted.posterior.propagate(fitted.model, jnp.asarray(test), 3, key=key)
 
     mean, variance = fit(jax.random.key(0))
-    exact = GaussianProcessRegressor(RBF(0.8), alpha=1e-8, optimizer=None).fit(x, y[:, 0])
-    exact_mean, exact_std = exact.predict(test, return_std=True)
+    exact_mean, exact_std = case.truth(alpha=1e-8)
     assert mean.shape == (3, len(test), 1)
     np.testing.assert_array_equal(mean[0], mean[2])  # one layer, one point: no path noise
     np.testing.assert_allclose(mean[0, :, 0], exact_mean, rtol=0, atol=1e-3)

@@ -13,28 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
 
-from novidgp.dgp import DGP, Batch, clip_hyperparameters
+from exact_case import exact_case, total_moments
+from novidgp.dgp import Batch, clip_hyperparameters
 from novidgp.generators import unflatten
 from novidgp.inference.novi import PAPER, novi
 from novidgp.initialise import ModelConfig, build_model
-from novidgp.kernels import stationary
-from novidgp.layers import GPLayer
-from novidgp.likelihoods import GaussianNoise
-from novidgp.means import Zero
 from novidgp.nets import MLP
 from novidgp.noise import normal
 
 # Programs that run for a few steps only are not worth the optimiser's time.
 QUICK = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
-@pytest.fixture
-def x64():
-    with jax.enable_x64(True):
-        yield
 
 
 class Points(eqx.Module):
@@ -380,17 +369,9 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network, gau
     """scikit-learn's GP with the same kernel and noise. 20,000 paths: the mean's standard error is at most
     0.007 of a posterior standard deviation, the variance's 1 %. Five of those for a Gaussian q, which
     converges exactly (the jitter of 1e-8 is far below); as much again for the neural one's critic."""
-    rng = np.random.default_rng(0)
-    x = np.linspace(-2, 2, 6)[:, None]
-    y = np.sin(2 * x) + 0.1 * rng.standard_normal(x.shape)
-    test = np.linspace(-2.5, 2.5, 9)[:, None]
-    lengthscale, noise, steps = 0.8, 0.3, 1_000
-    layer = GPLayer(
-        stationary("rbf", jnp.full((1, 1), lengthscale), jnp.ones(1)), jnp.asarray(x)[None], Zero(1), 1
-    )
-    model = DGP((layer,), GaussianNoise(jnp.log(jnp.full(1, noise))))
+    (model, batch, test), steps = (case := exact_case()), 1_000
     inference = novi(
-        len(x),
+        len(batch.x),
         steps,
         network=network,
         gaussian_part=gaussian_part,
@@ -401,7 +382,6 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network, gau
         mean_rate=0.02,
         model_rate=0.0,
     )
-    batch = Batch(jnp.asarray(x), jnp.asarray(y))
     state, _ = run(inference, model, batch, steps, key=jax.random.key(0))
     fitted = inference.fitted(state)
     assert_close(fitted.model, model, rtol=0)
@@ -410,12 +390,8 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network, gau
     def predict(x, key):
         return fitted.posterior.propagate(fitted.model, x, 20_000, key=key)
 
-    moments = predict(jnp.asarray(test), jax.random.key(1))
-    mean = np.mean(moments.mean, axis=0)[:, 0]
-    variance = np.var(moments.mean, axis=0)[:, 0] + np.mean(moments.variance, axis=0)[:, 0]
-
-    exact = GaussianProcessRegressor(RBF(lengthscale), alpha=noise**2, optimizer=None).fit(x, y[:, 0])
-    exact_mean, exact_std = exact.predict(test, return_std=True)
+    mean, variance = total_moments(predict(jnp.asarray(test), jax.random.key(1)))
+    exact_mean, exact_std = case.truth()
     slack = 2 if network else 1
     np.testing.assert_array_less(np.abs(mean - exact_mean) / exact_std, slack * 5 / np.sqrt(20_000))
     np.testing.assert_allclose(variance, exact_std**2, rtol=slack * 0.05)

@@ -5,24 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
 
-from novidgp.dgp import DGP, Batch
+from exact_case import exact_case, one_layer, total_moments
+from novidgp.dgp import Batch
 from novidgp.diagnostics import effective_sample_size, split_rhat, summary
 from novidgp.inference.sghmc import GradientMoments, adapt, move, no_moments, sghmc
 from novidgp.initialise import ModelConfig, build_model
-from novidgp.kernels import stationary
-from novidgp.layers import GPLayer
-from novidgp.likelihoods import Bernoulli, GaussianNoise
-from novidgp.means import Zero
-
-
-@pytest.fixture
-def x64():
-    with jax.enable_x64(True):
-        yield
-
+from novidgp.likelihoods import Bernoulli
 
 # --- the sampler alone ------------------------------------------------------------------------------------
 
@@ -144,38 +133,24 @@ def run(inference, model, batch, steps, *, key):
     return jax.jit(fit)(key)
 
 
-def one_layer(x, likelihood):
-    kernel = stationary("rbf", jnp.full((1, 1), 0.8), jnp.ones(1))
-    return DGP((GPLayer(kernel, jnp.asarray(x)[None], Zero(1), 1),), likelihood)
-
-
 @pytest.mark.usefixtures("x64")
 def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp():
     """scikit-learn's GP with the same kernel and noise, against 2,000 kept draws: five standard errors by
     their effective number, and 2 % for the discretisation (`h^2 lambda / 4` of the stiffest direction)."""
-    rng = np.random.default_rng(0)
-    x = np.linspace(-2, 2, 6)[:, None]
-    y = np.sin(2 * x) + 0.1 * rng.standard_normal(x.shape)
-    test = np.linspace(-2.5, 2.5, 9)[:, None]
-    model, steps = one_layer(x, GaussianNoise(jnp.log(jnp.full(1, 0.3)))), 3_000
+    (model, batch, test), steps = (case := exact_case()), 3_000
     inference = sghmc(6, steps, num_chains=50, num_draws=40, step_size=0.1, friction=0.1, model_rate=0.0)
-    state, _ = run(inference, model, Batch(jnp.asarray(x), jnp.asarray(y)), steps, key=jax.random.key(0))
+    state, _ = run(inference, model, batch, steps, key=jax.random.key(0))
     fitted = inference.fitted(state)
     jax.tree.map(np.testing.assert_array_equal, fitted.model, model)
     assert split_rhat(fitted.posterior.draws[0]).max() < 1.05
     size = effective_sample_size(fitted.posterior.draws[0]).min()
     assert size > 800
 
-    mean, variance = jax.jit(lambda x: fitted.posterior.propagate(model, x, 2_000, key=jax.random.key(1)))(
-        jnp.asarray(test)
-    )
-    exact = GaussianProcessRegressor(RBF(0.8), alpha=0.3**2, optimizer=None).fit(x, y[:, 0])
-    exact_mean, exact_std = exact.predict(test, return_std=True)
-    np.testing.assert_array_less(
-        np.abs(np.mean(mean[..., 0], axis=0) - exact_mean) / exact_std, 5 / np.sqrt(size)
-    )
-    total = np.var(mean[..., 0], axis=0) + variance[0, :, 0]
-    np.testing.assert_allclose(total, exact_std**2, rtol=0.02 + 5 * np.sqrt(2 / size))
+    predict = jax.jit(lambda x: fitted.posterior.propagate(model, x, 2_000, key=jax.random.key(1)))
+    mean, variance = total_moments(predict(jnp.asarray(test)))
+    exact_mean, exact_std = case.truth()
+    np.testing.assert_array_less(np.abs(mean - exact_mean) / exact_std, 5 / np.sqrt(size))
+    np.testing.assert_allclose(variance, exact_std**2, rtol=0.02 + 5 * np.sqrt(2 / size))
 
 
 @pytest.mark.usefixtures("x64")

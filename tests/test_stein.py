@@ -20,12 +20,6 @@ from novidgp.nets import mlp
 LAMBDA = 0.7
 
 
-@pytest.fixture
-def x64():
-    with jax.enable_x64(True):
-        yield
-
-
 def covariance(rng, size):
     """A correlated covariance with eigenvalues of order one."""
     root = rng.standard_normal((size, size)) / np.sqrt(size)

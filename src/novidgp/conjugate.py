@@ -17,18 +17,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from novidgp.dgp import DGP, Batch
+from novidgp.dgp import DGP, Batch, row_weight
 from novidgp.layers import GPLayer
 from novidgp.likelihoods import GaussianNoise
 from novidgp.linalg import add_jitter, inverse_cholesky
 
 
 class Sums(NamedTuple):
-    """Running averages of the two sums, and how many batches they have seen."""
+    """Running averages of the two sums."""
 
     precision: Float[Array, "p m m"]
     linear: Float[Array, "p m"]
-    count: Float[Array, ""]
 
 
 def is_conjugate(model: DGP) -> bool:
@@ -40,7 +39,7 @@ def empty(model: DGP) -> Sums:
     """No data seen: the prior."""
     m, p = model.inducing_shapes()[-1]
     dtype = model.layers[-1].inducing.dtype
-    return Sums(jnp.zeros((p, m, m), dtype), jnp.zeros((p, m), dtype), jnp.zeros((), dtype))
+    return Sums(jnp.zeros((p, m, m), dtype), jnp.zeros((p, m), dtype))
 
 
 def factor(precision: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
@@ -65,11 +64,12 @@ def best_response(
     shift: Float[Array, "k m p"],
     batch: Batch,
     num_data: int,
-    rate: float,
+    rate: float | Float[Array, ""],
 ) -> tuple[Sums, Float[Array, "m p"], Float[Array, "p m m"]]:
     """The sums with this batch in them, and the mean and scale `C` of the best Gaussian.
 
-    `shift` displaces the draws by `C shift_k`: the mean allows for it. No gradient passes.
+    `rate` is the batch's weight in the averages. `shift` displaces the draws by `C shift_k`: the mean allows
+    for it. No gradient passes.
     """
     model, h, shift = jax.lax.stop_gradient((model, h, shift))
     layer, likelihood = model.layers[-1], model.likelihood
@@ -77,11 +77,10 @@ def best_response(
     paths = h.shape[0] if h.ndim == 3 else 1
     basis = _scaled_basis(layer, h)
     observed = jnp.isfinite(batch.y).astype(basis.dtype)
-    weight = num_data / len(batch.y) / paths * observed / likelihood.variance
-    newest = jnp.maximum(rate, 1.0 / (sums.count + 1.0))
+    weight = row_weight(num_data, len(batch.y)) / paths * observed / likelihood.variance
 
     def average(old, new):
-        return old + newest * (new - old)
+        return old + rate * (new - old)
 
     def per_output(function, *arrays):
         """`function` over outputs; a kernel that they share is not copied."""
@@ -107,7 +106,7 @@ def best_response(
     linear = average(sums.linear, per_output(project, weight.T, target.T, jnp.moveaxis(offset, -1, 0)))
     right = linear - jnp.mean(displaced, axis=0).T
     mean = jnp.einsum("pij,pkj,pk->ip", scale, scale, right)
-    return Sums(precision, linear, sums.count + 1.0), mean, scale
+    return Sums(precision, linear), mean, scale
 
 
 def _scaled_basis(layer: GPLayer, h: Float[Array, "*k n d"]) -> Float[Array, "q kn m"]:

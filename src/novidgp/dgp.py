@@ -48,7 +48,7 @@ class DGP(eqx.Module):
 
     def log_prior(self, v: Inducing) -> Float[Array, " k"]:
         """`log p(V)`, or `log p(U)` where the model is unwhitened."""
-        white = self._white(v)
+        white = self.white(v)
         total = sum(-0.5 * jnp.sum(w * w, axis=(1, 2)) for w in white)
         size = sum(m * p for m, p in self.inducing_shapes())
         total = total - 0.5 * size * jnp.log(2.0 * jnp.pi)
@@ -57,22 +57,14 @@ class DGP(eqx.Module):
         return total
 
     def propagate(
-        self,
-        x: Float[Array, "n d"],
-        v: Inducing,
-        *,
-        scales: Scales | None = None,
-        tied: bool = False,
-        latent: Float[Array, "k n w"] | None = None,
-        key: PRNGKeyArray,
+        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, **options
     ) -> Moments:
-        """One path per draw through the hidden layers; the last layer's moments, `(k, n, p)`."""
-        h = self.hidden(x, v, scales=scales, tied=tied, latent=latent, key=key)
-        return self.last(h, v, scales=scales)
+        """The last layer's moments, `(k, n, p)`, of one path per draw; options as in `hidden`."""
+        return self.last(self.hidden(x, v, scales=scales, **options), v, scales=scales)
 
     def last(self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Scales | None = None) -> Moments:
         """The last layer's moments at its inputs `h`."""
-        return self.layers[-1].conditional(h, self._white(v)[-1], None if scales is None else scales[-1])
+        return self.layers[-1].conditional(h, self.white(v)[-1], None if scales is None else scales[-1])
 
     def hidden(
         self,
@@ -90,7 +82,7 @@ class DGP(eqx.Module):
         if `tied`, a row's paths share one draw of it in the hidden layers instead: one function, k inputs.
         A model with a latent variable takes it from `latent`, or else draws it from the prior.
         """
-        v = self._white(v)
+        v = self.white(v)
         spreads = (None,) * len(v) if scales is None else scales
         *layer_keys, latent_key = jax.random.split(key, len(v))
         h = self._inputs(x, latent, len(v[0]), key=latent_key)
@@ -154,8 +146,8 @@ class DGP(eqx.Module):
 
     @staticmethod
     def total(rows: Float[Array, "*k n"], num_data: int) -> Float[Array, "*k"]:
-        """A minibatch's sum, scaled to the data: the factor N/B lives here and nowhere else."""
-        return num_data / rows.shape[-1] * jnp.sum(rows, axis=-1)
+        """A minibatch's sum, scaled to the data."""
+        return row_weight(num_data, rows.shape[-1]) * jnp.sum(rows, axis=-1)
 
     def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
         """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
@@ -183,10 +175,16 @@ class DGP(eqx.Module):
             for layer, g in zip(self.layers, q, strict=True)
         )
 
-    def _white(self, v: Inducing) -> Inducing:
+    def white(self, v: Inducing) -> Inducing:
+        """Inducing outputs in whitened coordinates, where the prior is standard normal."""
         if self.whitened:
             return v
         return tuple(layer.whiten(u) for layer, u in zip(self.layers, v, strict=True))
+
+
+def row_weight(num_data: int, batch_rows: int) -> float:
+    """The factor N/B, which lives here and nowhere else."""
+    return num_data / batch_rows
 
 
 def _draw(moments: Moments, *, key: PRNGKeyArray) -> Float[Array, "k n p"]:

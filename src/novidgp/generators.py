@@ -9,17 +9,19 @@ it a continuous mixture of those, correlated across layers and free to be skewed
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from novidgp.dgp import Inducing
+from novidgp.dgp import DGP, Inducing
 from novidgp.linalg import solve_unit_lower
-from novidgp.nets import MLP
+from novidgp.nets import MLP, mlp
 from novidgp.noise import normal
-from novidgp.posteriors import Posterior, propagate_samples
+from novidgp.posteriors import Posterior, gaussian_start, propagate_samples
 
 Flat = Float[Array, "k dim"]
 Shapes = tuple[tuple[int, int], ...]
@@ -166,3 +168,33 @@ class Smooth(Posterior):
         noise_key, path_key = jax.random.split(key)
         centres = self.colour(self.displacement(num_paths, key=noise_key))
         return model.propagate(x, centres, scales=model.whiten_scales(self.scales()), key=path_key)
+
+
+def make_generator(
+    kind: Literal["smooth", "implicit"],
+    model: DGP,
+    network: Mapping[str, Any] | None,
+    *,
+    noise_dim: int,
+    covariance: Literal["full", "diagonal"] = "full",
+    compact: float,
+    hidden_scale: float,
+    final_scale: float,
+    key: PRNGKeyArray,
+) -> Implicit | Smooth:
+    """A generator at its start; `network` has the settings of `nets.mlp`, None leaves a Gaussian."""
+    shapes = model.inducing_shapes()
+    size, dtype = sum(math.prod(shape) for shape in shapes), model.layers[0].inducing.dtype
+
+    def net(scale: float) -> MLP:
+        return mlp(noise_dim, size, **network or {}, output_scale=scale, dtype=dtype, key=key)
+
+    if kind == "implicit":
+        return Implicit(net(1.0), shapes, compact)
+    mean, log_diagonal, lower = gaussian_start(model, hidden_scale, final_scale)
+    return Smooth(
+        mean,
+        log_diagonal,
+        lower if covariance == "full" else None,
+        None if network is None else net(0.3),
+    )

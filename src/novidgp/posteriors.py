@@ -10,6 +10,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.dgp import DGP, Inducing
@@ -33,6 +34,19 @@ def propagate_samples(posterior: Posterior, model: DGP, x, num_paths: int, *, ke
     """Sample V, then condition on it: what every posterior without a closed form does."""
     sample_key, path_key = jax.random.split(key)
     return model.propagate(x, posterior.sample(num_paths, key=sample_key), key=path_key)
+
+
+def gaussian_start(
+    model: DGP, hidden_scale: float, final_scale: float
+) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]]:
+    """Mean, logarithm of the diagonal and lower triangle of every layer's Gaussian where training starts.
+
+    A small isotropic scale around the mean functions: nearly deterministic.
+    """
+    mean = model.inducing_start()
+    scales = [hidden_scale] * (len(mean) - 1) + [final_scale]
+    diagonal = tuple(jnp.full(v.shape[::-1], np.log(s), v.dtype) for v, s in zip(mean, scales, strict=True))
+    return mean, diagonal, tuple(jnp.zeros((*d.shape, d.shape[-1]), d.dtype) for d in diagonal)
 
 
 class GaussianPosterior(Posterior):

@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern, RationalQuadratic
 from novidgp.kernels import stationary
 from novidgp.layers import GPLayer
 from novidgp.means import Linear, Zero
+from novidgp.posteriors import GaussianPosterior
 
 JITTER = 1e-8
 
@@ -80,3 +81,13 @@ def lower_factor(rng, outputs: int, points: int, scale: float = 0.5) -> np.ndarr
     """Cholesky factors with a positive diagonal, `(p, m, m)`."""
     lower = 0.3 * np.tril(rng.standard_normal((outputs, points, points)), -1)
     return scale * (lower + np.eye(points) * rng.uniform(0.5, 1.5, (outputs, 1, points)))
+
+
+def posterior_from(means, factors):
+    """A Gaussian posterior from means `(m, p)` and Cholesky factors `(p, m, m)`, a layer each."""
+    diagonals = (np.diagonal(f, axis1=1, axis2=2) for f in factors)
+    return GaussianPosterior(
+        tuple(jnp.asarray(m) for m in means),
+        tuple(jnp.asarray(np.log(d)) for d in diagonals),
+        tuple(jnp.asarray(f) for f in factors),
+    )

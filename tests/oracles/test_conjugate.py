@@ -42,13 +42,12 @@ def bound(model, h, batch, shift, mean, scale):
 def test_no_gaussian_has_a_higher_bound(targets, sharing, layers):
     model, h, batch = problem(targets, sharing, layers)
     shift = jnp.zeros((K, M, targets))
-    sums, mean, scale = conjugate.best_response(
+    _, mean, scale = conjugate.best_response(
         model, conjugate.empty(model), h, shift, batch, NUM_DATA, rate=1.0
     )
     gradients = jax.grad(bound, argnums=(4, 5))(model, h, batch, shift, mean, scale)
     np.testing.assert_allclose(gradients[0], 0.0, atol=1e-9)
     np.testing.assert_allclose(jnp.tril(gradients[1]), 0.0, atol=1e-9)
-    assert sums.count == 1.0
 
 
 def test_the_mean_allows_for_displaced_draws():
@@ -62,7 +61,6 @@ def test_the_mean_allows_for_displaced_draws():
 
 
 def test_running_sums_are_averages_of_the_batches():
-    """The first batch counts in full whatever the rate; the second by the larger of rate and one half."""
     model, h, batch = problem()
     other = Batch(batch.x, batch.y[::-1])
     shift = jnp.zeros((K, M, 1))
@@ -71,11 +69,10 @@ def test_running_sums_are_averages_of_the_batches():
         return conjugate.best_response(model, sums, h, shift, batch, NUM_DATA, rate)[0]
 
     first, second = (respond(conjugate.empty(model), b, 1.0) for b in (batch, other))
-    for rate, weight in ((0.1, 0.5), (0.8, 0.8)):
-        both = respond(respond(conjugate.empty(model), batch, rate), other, rate)
-        for name in ("precision", "linear"):
-            expected = (1 - weight) * getattr(first, name) + weight * getattr(second, name)
-            np.testing.assert_allclose(getattr(both, name), expected, rtol=1e-12)
+    both = respond(first, other, 0.3)
+    for name in ("precision", "linear"):
+        expected = 0.7 * getattr(first, name) + 0.3 * getattr(second, name)
+        np.testing.assert_allclose(getattr(both, name), expected, rtol=1e-12)
 
 
 def test_factor_is_the_cholesky_factor_of_the_inverse():

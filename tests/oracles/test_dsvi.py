@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from dense import JITTER, lower_factor, make_layer, view
+from dense import JITTER, lower_factor, make_layer, posterior_from, view
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -23,22 +23,12 @@ from novidgp.kernels import stationary
 from novidgp.layers import GPLayer
 from novidgp.likelihoods import GaussianNoise
 from novidgp.means import Zero
-from novidgp.posteriors import GaussianPosterior
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, M, D, P = 12, 5, 2, 2
 VARIANCE, NOISE = 1.3, 0.09
 LENGTHSCALE = np.array([0.8, 1.2])
 KEY = 0
-
-
-def posterior_from(means, factors):
-    diagonals = (np.diagonal(f, axis1=1, axis2=2) for f in factors)
-    return GaussianPosterior(
-        tuple(jnp.asarray(m) for m in means),
-        tuple(jnp.asarray(np.log(d)) for d in diagonals),
-        tuple(jnp.asarray(f) for f in factors),
-    )
 
 
 @jax.jit

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from dense import lower_factor, make_layer
+from dense import lower_factor, make_layer, posterior_from
 
 from novidgp.dgp import DGP, Batch
 from novidgp.inference import Fitted
@@ -26,20 +26,10 @@ from novidgp.layers import GPLayer
 from novidgp.likelihoods import GaussianNoise
 from novidgp.means import Linear
 from novidgp.nets import MLP, mlp
-from novidgp.posteriors import GaussianPosterior
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, M = 6, 4
 SLOPE_X, SLOPE_W, NOISE = 0.7, 1.5, 0.4
-
-
-def posterior_from(means, factors):
-    diagonals = (np.diagonal(f, axis1=1, axis2=2) for f in factors)
-    return GaussianPosterior(
-        tuple(jnp.asarray(m) for m in means),
-        tuple(jnp.asarray(np.log(d)) for d in diagonals),
-        tuple(jnp.asarray(f) for f in factors),
-    )
 
 
 def linear_gaussian():

@@ -1,7 +1,7 @@
 """The suites: one for each table or figure of the paper, as data.
 
-A suite is a grid of data sets, methods, depths, variants and splits. Methods that are not built yet and data
-sets that are not on the machine are left out by the runner, with a note.
+A suite is a grid of data sets, methods, depths, variants and splits. Data sets that are
+not on the machine are left out by the runner, with a note.
 """
 
 import difflib
@@ -280,11 +280,11 @@ def narrowed(
     options: dict[str, Any] | None = None,
 ) -> Suite:
     """A suite with some of its axes replaced; other methods and data sets than its own may be named too."""
-    from novidgp.bench.methods import PLANNED, available_methods
+    from novidgp.bench.methods import available_methods
     from novidgp.datasets import dataset_info
 
     if methods:
-        known = dict.fromkeys((*PLANNED, *available_methods()))
+        known = available_methods()
         for name in methods:
             if name not in known:
                 raise ValueError(f"method {name!r} is unknown; choose from: {', '.join(known)}.")

@@ -53,6 +53,14 @@ def adam(learning_rate: float, steps: int) -> Any:
     return optax.adam(schedule, b1=0.9, b2=0.99)
 
 
+def by_part(**optimisers: Any) -> Any:
+    """An optimiser for each part of a module, by the name of its field."""
+    transforms: Any = optimisers
+    return optax.multi_transform(
+        transforms, lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: path[0].name, tree)
+    )
+
+
 def descend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
     """One step downhill: `(params, opt_state)`."""
     updates, opt_state = optimiser.update(gradient, opt_state, params)
@@ -64,4 +72,4 @@ def ascend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
     return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
 
 
-__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "descend"]
+__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "by_part", "descend"]

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from novidgp.dgp import DGP
 from novidgp.inference.base import Fitted, Inference, adam, ascend
-from novidgp.posteriors import GaussianPosterior
+from novidgp.posteriors import GaussianPosterior, gaussian_start
 
 
 class DSVIState(NamedTuple):
@@ -28,14 +27,7 @@ class DSVIState(NamedTuple):
 
 def initial_posterior(model: DGP, hidden_scale: float, final_scale: float) -> GaussianPosterior:
     """A small isotropic scale around the mean functions: a nearly deterministic start."""
-    dtype = model.layers[0].inducing.dtype
-    last = len(model.layers) - 1
-    log_diagonal, lower = [], []
-    for index, (m, p) in enumerate(model.inducing_shapes()):
-        scale = final_scale if index == last else hidden_scale
-        log_diagonal.append(jnp.full((p, m), np.log(scale), dtype))
-        lower.append(jnp.zeros((p, m, m), dtype))
-    return GaussianPosterior(model.inducing_start(), tuple(log_diagonal), tuple(lower))
+    return GaussianPosterior(*gaussian_start(model, hidden_scale, final_scale))
 
 
 def kl_divergence(model: DGP, posterior: GaussianPosterior):

@@ -13,17 +13,16 @@ default (`contrast="adaptive"`, Mescheder et al. 2017) the reference is therefor
 running moments: its part of the ratio is exact, and T learns only what is not Gaussian in q.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float
 
 from novidgp.dgp import DGP, Bound
-from novidgp.generators import Implicit, Smooth, flatten
-from novidgp.inference.base import Fitted, Inference, adam, ascend, descend
+from novidgp.generators import Implicit, Smooth, flatten, make_generator
+from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
 from novidgp.nets import MLP, mlp
 from novidgp.noise import normal
 
@@ -103,37 +102,30 @@ def ipvi(
         return adam(step_scale * value, steps * updates)
 
     model_optimiser, discriminator_optimiser = rate(model_rate), rate(discriminator_rate, discriminator_steps)
-    generator_optimiser: Any = optax.multi_transform(
-        {
-            "mean": rate(mean_rate),
-            "log_diagonal": rate(scale_rate),
-            "lower": rate(lower_rate),
-            "network": rate(network_rate),
-        },
-        lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: path[0].name, tree),
+    generator_optimiser = by_part(
+        mean=rate(mean_rate),
+        log_diagonal=rate(scale_rate),
+        lower=rate(lower_rate),
+        network=rate(network_rate),
     )
-
-    def build_network(inputs, outputs, scale, dtype, key):
-        shape = {"width": width, "depth": depth, "activation": activation}
-        return mlp(inputs, outputs, **shape, output_scale=scale, dtype=dtype, key=key)
 
     def init(model, batch, *, key):
         generator_key, discriminator_key, draw_key = jax.random.split(key, 3)
-        shapes, dtype = model.inducing_shapes(), model.layers[0].inducing.dtype
-        size, last = sum(m * p for m, p in shapes), len(shapes) - 1
-        sampler: Any
-        if generator == "implicit":
-            sampler = Implicit(build_network(noise_dim, size, 1.0, dtype, generator_key), shapes, compact)
-        else:
-            scales = [np.log(final_scale if index == last else hidden_scale) for index in range(last + 1)]
-            sampler = Smooth(
-                model.inducing_start(),
-                tuple(jnp.full((p, m), scale, dtype) for (m, p), scale in zip(shapes, scales, strict=True)),
-                tuple(jnp.zeros((p, m, m), dtype) for m, p in shapes),
-                build_network(noise_dim, size, 0.3, dtype, generator_key),
-            )
+        shape = {"width": width, "depth": depth, "activation": activation}
+        sampler = make_generator(
+            generator,
+            model,
+            shape,
+            noise_dim=noise_dim,
+            compact=compact,
+            hidden_scale=hidden_scale,
+            final_scale=final_scale,
+            key=generator_key,
+        )
         white, _ = sampler.white_draw(256, key=draw_key)
-        opponent = build_network(size, 1, 0.01, dtype, discriminator_key)
+        opponent = mlp(
+            white.shape[1], 1, **shape, output_scale=0.01, dtype=white.dtype, key=discriminator_key
+        )
         return IPVIState(
             model,
             sampler,
@@ -154,7 +146,7 @@ def ipvi(
                 reference = reference.follow(white, reference_rate)
                 first, second = reference.standardise(white), normal(noise_key, white.shape, white.dtype)
             else:
-                first = flatten(whiten(state.model, state.generator.colour(white)))
+                first = flatten(state.model.white(state.generator.colour(white)))
                 second = normal(noise_key, first.shape, first.dtype)
             loss, gradient = jax.value_and_grad(logistic_loss)(opponent, first, second)
             opponent, opt_state = descend(discriminator_optimiser, gradient, opt_state, opponent)
@@ -163,7 +155,7 @@ def ipvi(
     def divergence(model, sampler, white, shift, opponent, reference):
         """`log q - log p` at every draw, with the discriminator held fixed."""
         if contrast == "prior":
-            return opponent(flatten(whiten(model, sampler.colour(white))))[:, 0]
+            return opponent(flatten(model.white(sampler.colour(white))))[:, 0]
         units = reference.standardise(white)
         log_density = opponent(units)[:, 0] - 0.5 * jnp.sum(
             units**2 + jnp.log(2.0 * jnp.pi * reference.variance), axis=-1
@@ -206,10 +198,3 @@ def ipvi(
         ), info
 
     return Inference(init, step, lambda state: Fitted(state.model, state.generator))
-
-
-def whiten(model: DGP, v):
-    """Inducing outputs in whitened coordinates, where the prior is standard normal."""
-    if model.whitened:
-        return v
-    return tuple(layer.whiten(u) for layer, u in zip(model.layers, v, strict=True))

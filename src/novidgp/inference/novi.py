@@ -15,13 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from novidgp import conjugate, stein
 from novidgp.dgp import DGP, Batch, Bound, clip_hyperparameters
-from novidgp.generators import Implicit, Smooth, flatten, unflatten
-from novidgp.inference.base import Fitted, Inference, adam, ascend, descend
+from novidgp.generators import Implicit, Smooth, flatten, make_generator, unflatten
+from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
 from novidgp.likelihoods import GaussianNoise
 from novidgp.nets import MLP, mlp
 from novidgp.noise import normal
@@ -42,7 +41,8 @@ PAPER = {
 }
 
 SMALL_DATA = 2000
-"""Rows up to which the hyper-parameters' learning rate is 0.01, and beyond which 0.02, unless it is given."""
+"""Rows up to which the hyper-parameters beside a solved last layer learn at 0.01; else they do at 0.02, and
+always at `model_rate` if that is given."""
 
 
 class NOVIState(NamedTuple):
@@ -58,23 +58,6 @@ class NOVIState(NamedTuple):
     sums: conjugate.Sums | None
     divergence: jax.Array
     count: jax.Array
-
-
-def _learning_rates(generator, mean, scale, lower, network):
-    """Which of the four learning rates each part of a generator follows."""
-    if isinstance(generator, Implicit):
-        return jax.tree.map(lambda _: network, generator)
-    return Smooth(
-        *(
-            jax.tree.map(lambda _, group=group: group, part)
-            for part, group in (
-                (generator.mean, mean),
-                (generator.log_diagonal, scale),
-                (generator.lower, lower),
-                (generator.network, network),
-            )
-        )
-    )
 
 
 def novi(
@@ -128,21 +111,20 @@ def novi(
     `PAPER` holds the paper's settings.
     """
 
-    if model_rate is None:  # with the last layer solved for, few rows are soon overfitted
-        model_rate = 0.01 if num_data <= SMALL_DATA else 0.02
-
     def rate(value, updates=1):
         return adam(step_scale * value, steps * updates)
 
-    model_optimiser, critic_optimiser = rate(model_rate), rate(critic_rate, critic_steps)
-    generator_optimiser: Any = optax.multi_transform(
-        {
-            "mean": rate(mean_rate),
-            "scale": rate(scale_rate),
-            "lower": rate(lower_rate),
-            "net": rate(network_rate),
-        },
-        lambda g: _learning_rates(g, "mean", "scale", "lower", "net"),
+    def model_optimiser(sums):
+        """With the last layer solved for, few rows are soon overfitted."""
+        slow = sums is not None and num_data <= SMALL_DATA
+        return rate((0.01 if slow else 0.02) if model_rate is None else model_rate)
+
+    critic_optimiser = rate(critic_rate, critic_steps)
+    generator_optimiser = by_part(
+        mean=rate(mean_rate),
+        log_diagonal=rate(scale_rate),
+        lower=rate(lower_rate),
+        network=rate(network_rate),
     )
     neural = network or generator == "implicit"
 
@@ -152,46 +134,35 @@ def novi(
         kind = "rademacher" if trace == "rademacher" else "gaussian"
         return stein.hutchinson_trace(field, x, probes=probes, kind=kind, key=key)
 
-    def build_network(inputs, outputs, scale, dtype, kind, key):
-        return mlp(
-            inputs,
-            outputs,
-            width=width,
-            depth=depth,
-            activation=kind,
-            output_scale=scale,
-            dtype=dtype,
-            key=key,
-        )
-
     def init(model, batch, *, key):
         generator_key, critic_key = jax.random.split(key)
-        shapes = model.inducing_shapes()
-        size = sum(m * p for m, p in shapes)
+        shape = {"width": width, "depth": depth, "activation": activation}
+        sampler = make_generator(
+            generator,
+            model,
+            shape if neural else None,
+            noise_dim=noise_dim,
+            covariance=covariance,
+            compact=compact,
+            hidden_scale=hidden_scale,
+            final_scale=final_scale,
+            key=generator_key,
+        )
         dtype = model.layers[0].inducing.dtype
-        if generator == "implicit":
-            net = build_network(noise_dim, size, 1.0, dtype, activation, generator_key)
-            sampler = Implicit(net, shapes, compact)
-        else:
-            last = len(shapes) - 1
-            scales = [np.log(final_scale if index == last else hidden_scale) for index in range(len(shapes))]
-            sampler = Smooth(
-                model.inducing_start(),
-                tuple(jnp.full((p, m), scale, dtype) for (m, p), scale in zip(shapes, scales, strict=True)),
-                tuple(jnp.zeros((p, m, m), dtype) for m, p in shapes) if covariance == "full" else None,
-                build_network(noise_dim, size, 0.3, dtype, activation, generator_key) if network else None,
-            )
         opponent = None
         if neural or critic == "network":
-            opponent = build_network(size, size, 0.01, dtype, critic_activation or activation, critic_key)
+            size = sum(m * p for m, p in model.inducing_shapes())
+            shape["activation"] = critic_activation or activation
+            opponent = mlp(size, size, **shape, output_scale=0.01, dtype=dtype, key=critic_key)
+        sums = conjugate.empty(model) if closed_form and conjugate.is_conjugate(model) else None
         return NOVIState(
             model,
             sampler,
             opponent,
-            model_optimiser.init(model),
+            model_optimiser(sums).init(model),
             generator_optimiser.init(sampler),
             critic_optimiser.init(opponent),
-            conjugate.empty(model) if closed_form and conjugate.is_conjugate(model) else None,
+            sums,
             jnp.zeros((), dtype),
             jnp.zeros((), jnp.int32),
         )
@@ -284,7 +255,9 @@ def novi(
         climbed: model and hidden layers follow the bound with the best last layer in it.
         """
         hidden_key, _ = jax.random.split(path_key)
-        rate = 1.0 if batch.x.shape[0] == num_data else conjugate_rate
+        newest = 1.0  # the weight of this batch in the sums
+        if batch.x.shape[0] < num_data:
+            newest = jnp.maximum(conjugate_rate, 1.0 / (state.count + 1.0))
 
         def evidence_bound(model, sampler):
             shift = sampler.displacement(num_samples, key=draw_key)
@@ -297,7 +270,7 @@ def novi(
             h, sums = model.hidden(batch.x, paths, scales=scales, key=hidden_key), state.sums
             if sums is not None:
                 last = jnp.repeat(unflatten(shift, sampler.shapes)[-1], num_paths, axis=0)
-                sums, *best = conjugate.best_response(model, sums, h, last, batch, num_data, rate)
+                sums, *best = conjugate.best_response(model, sums, h, last, batch, num_data, newest)
                 sampler = sampler.with_last(*best)
                 centres, scales = gaussians(sampler)
             options = {"num_paths": num_paths, "bound": bound, "scales": scales, "hidden": h}
@@ -377,7 +350,7 @@ def novi(
             state, opponent, batch, *keys
         )
         sampler, generator_opt = ascend(generator_optimiser, generator_gradient, state.generator_opt, sampler)
-        model, model_opt = ascend(model_optimiser, model_gradient, state.model_opt, state.model)
+        model, model_opt = ascend(model_optimiser(state.sums), model_gradient, state.model_opt, state.model)
         if clip is not None:
             model = clip_hyperparameters(model, *clip)
         info |= {
