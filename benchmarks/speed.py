@@ -33,58 +33,22 @@ def toy_data(rows):
 
 def gpytorch_dsvi(**_):
     """A function that runs n iterations of GPyTorch's DSVI, and its set-up time."""
-    import gpytorch
     import torch
 
-    from peers import TwoLayerDGP
+    from novidgp.bench.gpytorch_dsvi import TwoLayerDGP, training_step
 
     torch.set_num_threads(THREADS)
     X, y = map(torch.as_tensor, toy_data(BATCH))
     begin = time.perf_counter()
     torch.manual_seed(0)
-    model = TwoLayerDGP(
-        X,
-        inducing=INDUCING,
-        width=INPUTS,
-        hidden_q_std=1e-2,
-        last_q_std=0.1,
-        hidden_variance=0.1,
-        lengthscale=1.0,
-        noise_std=0.5,
-        seed=0,
-    )
-    widen(model)
-    objective = gpytorch.mlls.DeepApproximateMLL(
-        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=BATCH)
-    )
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    model.train()
+    step, _ = training_step(TwoLayerDGP(X, width=HIDDEN, inducing=INDUCING), BATCH, learning_rate=0.01)
 
     def run(count):
-        with gpytorch.settings.num_likelihood_samples(SAMPLES):
-            for _ in range(count):
-                optimiser.zero_grad()
-                (-objective(model(X), y)).backward()
-                optimiser.step()
+        for _ in range(count):
+            step(X, y)
 
     run(1)
     return run, time.perf_counter() - begin
-
-
-def widen(model):
-    """Replace the two layers by ones with `HIDDEN` units: wider than the data, which `peers` never needs."""
-    import gpytorch
-    import torch
-
-    from peers import Layer
-
-    Z = model.hidden.variational_strategy.inducing_points.data[0]
-    linear = gpytorch.means.LinearMean(INPUTS, batch_shape=torch.Size([HIDDEN]))
-    projection = torch.eye(INPUTS, HIDDEN)
-    linear.weights.data.copy_(projection.T[..., None])
-    model.hidden = Layer(Z, HIDDEN, linear, lengthscale=INPUTS**0.5, variance=0.1, q_std=1e-2)
-    constant = gpytorch.means.ConstantMean()
-    model.last = Layer(Z @ projection, None, constant, lengthscale=HIDDEN**0.5, variance=1.0, q_std=0.1)
 
 
 def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **options):

@@ -25,9 +25,12 @@ _STYLES = {
     "ml": ("#5b4a8a", "X"),
     "exact-gp": ("#3d434b", "*"),
     "hist-gb": ("#80868e", "h"),
+    "gpytorch-dsvi": ("#a63d40", "p"),
 }
+DASHES = dict(zip(BASELINES, ((5, 2), (1, 2), (8, 2, 1, 2)), strict=True))
+"""Methods without a choice of layers are lines across a figure by depth."""
 _SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d1f", "#5b4a8a", "#2a9d8f", "#b5562c", "#3d434b")
-_MARKERS = "os^vDPX*h"
+_MARKERS = "os^vDPX*hp"
 
 
 class Style(NamedTuple):
@@ -111,10 +114,10 @@ def depth_panels(suite: Suite, group: Sequence[Entry], score: str, heading: str)
                     alpha=0.75,
                 )
         for entry in here:
-            if entry.label in BASELINES:
-                look = looks[entry.label]
-                dash = (0, (5, 2)) if entry.label == BASELINES[0] else (0, (1, 1.5))
-                ax.axhline(entry.mean(score), color=look.color, linewidth=1.2, linestyle=dash, zorder=1)  # pyright: ignore[reportArgumentType]
+            value = entry.mean(score)
+            if entry.label in BASELINES and value is not None:
+                line = ax.axhline(value, color=looks[entry.label].color, linewidth=1.2, zorder=1)
+                line.set_dashes(DASHES[entry.label])
         ax.set_xticks(depths, [str(depth) for depth in depths])
         ax.set_xlim(depths[0] - 0.5, depths[-1] + 0.5)
         ax.set_xlabel("layers", color=INK)

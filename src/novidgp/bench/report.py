@@ -179,7 +179,7 @@ def _legend(group: Sequence[Entry], *, lines: bool) -> str:
     items = []
     for label, style in figures.styles([entry.label for entry in group]).items():
         if lines and label in BASELINES:
-            dash = "5 2" if label == BASELINES[0] else "1 2"
+            dash = " ".join(map(str, figures.DASHES[label]))
             mark = f'<line x1="0" y1="7" x2="22" y2="7" stroke="{style.color}" stroke-dasharray="{dash}"/>'
         else:
             mark = _mark(style)
@@ -198,6 +198,7 @@ _MARKS = {
     "X": '<path d="M7 2l4 3 4-3 1.5 2.5L14 7l2.5 2.5L15 12l-4-3-4 3-1.5-2.5L8 7 5.5 4.5Z"/>',
     "*": '<path d="M11 1l1.6 4.2H17l-3.5 2.7 1.3 4.3-3.8-2.6-3.8 2.6 1.3-4.3L5 5.2h4.4Z"/>',
     "h": '<path d="M11 1.5 15.8 4.2v5.6L11 12.5 6.2 9.8V4.2Z"/>',
+    "p": '<path d="M11 1.5 16.2 5.3 14.2 11.5H7.8L5.8 5.3Z"/>',
 }
 
 

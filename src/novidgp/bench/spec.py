@@ -5,8 +5,8 @@ import json
 from typing import Any, NamedTuple
 
 KEY_LENGTH = 16
-BASELINES = ("exact-gp", "hist-gb")
-"""Methods of scikit-learn, without layers, inducing points or steps."""
+BASELINES = ("exact-gp", "hist-gb", "gpytorch-dsvi")
+"""Methods of scikit-learn and GPyTorch, with layers, inducing points and steps of their own, if any."""
 
 
 class Fit(NamedTuple):
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
     @property
     def baseline(self) -> bool:
-        """Whether the method is scikit-learn's."""
+        """Whether the method is another library's."""
         return self.method in BASELINES
 
     def __str__(self) -> str:

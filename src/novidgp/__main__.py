@@ -1,0 +1,5 @@
+"""`python -m novidgp` is `novidgp`."""
+
+from novidgp.cli import app
+
+app()

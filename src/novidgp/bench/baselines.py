@@ -1,0 +1,119 @@
+"""What else people would run: an exact GP and boosted trees of scikit-learn, GPyTorch's deep GP.
+
+A baseline is a function of a fit and its problem that returns the fitted method, ready to be scored.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from novidgp.bench.problems import Problem
+from novidgp.bench.scoring import Classification, Regression
+from novidgp.bench.spec import Fit
+
+EXACT_GP_ROWS = 2_000
+
+
+def why_not(fit: Fit, task: str, rows: int) -> str | None:
+    """Why a baseline cannot be run, in words; None if it can."""
+    if fit.method in ("exact-gp", "gpytorch-dsvi") and task == "classification":
+        return f"{fit.method} is for regression"
+    if fit.method == "exact-gp" and rows > EXACT_GP_ROWS:
+        return f"exact-gp is for at most {EXACT_GP_ROWS:,} rows, and {fit.dataset} has {rows:,}"
+    if fit.method == "gpytorch-dsvi" and importlib.util.find_spec("gpytorch") is None:
+        return "gpytorch-dsvi needs GPyTorch: pip install 'novidgp[peers]'"
+    return None
+
+
+def exact_gp(fit: Fit, problem: Problem) -> Regression:
+    """Exact GP regression: RBF kernel with a lengthscale per input, by marginal likelihood, three starts."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    from novidgp.preprocessing import standardiser
+
+    scaling = standardiser(problem.X)
+    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))
+    kernel += WhiteKernel(0.05, (1e-6, 2.0))
+    gp = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=fit.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a lengthscale at its bound: an idle input
+        gp.fit(scaling.inputs(problem.X), problem.y)
+
+    def predict(X):
+        mean, sd = gp.predict(scaling.inputs(X), return_std=True)  # WhiteKernel: sd includes the noise
+        return mean, np.asarray(sd)
+
+    return gaussian(predict)
+
+
+def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
+    """Gradient-boosted trees; size and number of trees by 5-fold cross-validation on the training rows.
+
+    In regression the predictive is a Gaussian with the standard deviation of the held-out residuals.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    X, y = problem.X, problem.y
+    classes = np.unique(y) if problem.task == "classification" else None
+    kind = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
+    rare = 0 if classes is None else int(np.unique(y, return_counts=True)[1].min())
+    folder = StratifiedKFold if rare >= 5 else KFold
+    folds = list(folder(5, shuffle=True, random_state=fit.seed).split(X, y))
+    most = 500 if classes is None else 200
+    best: tuple[float, int, dict[str, Any]] = (np.inf, 1, {})
+    for leaves, least in ((8, 5), (8, 20), (31, 5), (31, 20)):
+        options = {"max_leaf_nodes": leaves, "min_samples_leaf": least, "early_stopping": False}
+        loss = np.zeros(most)
+        for inside, outside in folds:
+            trees: Any = kind(max_iter=most, random_state=fit.seed, **options).fit(X[inside], y[inside])
+            if classes is None:
+                for i, mean in enumerate(trees.staged_predict(X[outside])):
+                    loss[i] += np.sum((y[outside] - mean) ** 2)
+                continue
+            seen = np.isin(y[outside], trees.classes_)
+            for i, chances in enumerate(trees.staged_predict_proba(X[outside][seen])):
+                loss[i] += seen.sum() * log_loss(y[outside][seen], chances, labels=trees.classes_)
+        count = int(np.argmin(loss))
+        best = min(best, (float(loss[count]), count + 1, options), key=lambda entry: entry[0])
+    total, count, options = best
+    trees = kind(max_iter=count, random_state=fit.seed, **options).fit(X, y)
+    if classes is not None:
+        return Classification(trees.predict_proba, trees.classes_)
+    sd = np.sqrt(total / len(y))
+    return gaussian(lambda X: (trees.predict(X), np.full(len(X), sd)))
+
+
+def gaussian(predict) -> Regression:
+    """A method whose predictive is a Gaussian: `predict(X)` gives its mean and standard deviation."""
+    from scipy.stats import norm
+
+    def moments(X, y):
+        mean, sd = predict(X)
+        return mean, norm.logpdf(y, mean, sd)
+
+    def quantiles(X, levels):
+        mean, sd = predict(X)
+        return mean[:, None] + sd[:, None] * norm.ppf(levels)
+
+    return Regression(moments, quantiles)
+
+
+def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:
+    """GPyTorch's two-layer deep GP by DSVI."""
+    from novidgp.bench.gpytorch_dsvi import fit_dsvi  # an optional dependency
+
+    return fit_dsvi(problem, seed=fit.seed)
+
+
+FITTERS: dict[str, Callable[[Fit, Problem], Regression | Classification]] = {
+    "exact-gp": exact_gp,
+    "hist-gb": hist_gb,
+    "gpytorch-dsvi": gpytorch_dsvi,
+}
