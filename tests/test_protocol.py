@@ -11,9 +11,13 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from typer.testing import CliRunner
 
-from novidgp import DGPRegressor
+from novidgp import DGPRegressor, load_model
+from novidgp.cli import app
 from novidgp.dgp import Batch
 from novidgp.inference import LATENT_METHODS, METHODS, make_inference
 from novidgp.initialise import ModelConfig, build_model
@@ -167,6 +171,29 @@ def test_a_classifier_in_double_precision_and_unwhitened_coordinates(method):
     assert probability.shape == (ROWS, 1)
     assert np.all((probability > 0) & (probability < 1))
     assert np.std(probability) > 0
+
+
+@every_method
+def test_the_command_line_fits_it(method, tmp_path):
+    table, model = tmp_path / "table.csv", tmp_path / "model.novidgp"
+    pd.DataFrame(rows()[0], columns=["a", "b"]).assign(y=rows()[1][:, 0]).to_csv(table, index=False)
+    options = f"--inference {method} --layers 1 --steps 2 --inducing 5 --seed 0".split()
+    result = CliRunner().invoke(app, ["fit", str(table), "--target", "y", *options, "-o", str(model)])
+    assert result.exit_code == 0, result.output
+    assert load_model(model).inference == method
+
+
+def test_a_grid_search_chooses_the_method():
+    """By the default score, on one split; the winner is fitted to all rows and predicts."""
+    x, y = rows()
+    estimator = DGPRegressor(num_layers=1, **SMALL)
+    grid = GridSearchCV(
+        estimator, {"inference": ["dsvi", "novi", "sghmc"]}, cv=ShuffleSplit(1, random_state=0)
+    )
+    grid.fit(x, y[:, 0])
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+    assert grid.best_estimator_.inference == grid.best_params_["inference"]
+    assert np.isfinite(grid.predict(x)).all()
 
 
 ELSEWHERE = """

@@ -175,12 +175,11 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 
 def _looks_like_safetensors(path: Path) -> bool:
-    """A header length that makes sense and the brace that opens the header: damaged rather than foreign."""
+    """A header length that makes sense, and the brace that opens the header if the file goes on that far: a
+    file that is damaged or cut short rather than foreign."""
     with path.open("rb") as file:
         start = file.read(9)
-    if len(start) < 9:
-        return not start.strip(b"\0") or len(start) == 8
-    return int.from_bytes(start[:8], "little") < 100_000_000 and start[8:9] == b"{"
+    return int.from_bytes(start[:8], "little") < 100_000_000 and start[8:9] in (b"{", b"")
 
 
 def _damaged(path: Path, reason: str) -> ModelFileError:

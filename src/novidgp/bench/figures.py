@@ -1,7 +1,7 @@
 """Pictures of results: small panels, side by side on a wide screen and one below the other on a phone."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -194,8 +194,8 @@ def calibration_panels(group: Sequence[Entry], layers: int) -> list[Panel]:
     return [Panel(f"{layers} layers", figure, alt)] if drawn else []
 
 
-def ablation_panels(group: Sequence[Entry]) -> list[Panel]:
-    """Test (solid) and training (dashed) error along the steps, mean over splits, one panel per data set."""
+def curve_panels(group: Sequence[Entry], along: Literal["step", "seconds"] = "step") -> list[Panel]:
+    """Test (solid) and training (dashed) error along the way, mean over splits, one panel per data set."""
     looks = styles([entry.label for entry in group])
     panels = []
     for dataset in dict.fromkeys(entry.place.dataset for entry in group):
@@ -207,15 +207,15 @@ def ablation_panels(group: Sequence[Entry]) -> list[Panel]:
                 continue
             kind = "rmse" if "rmse_test" in curves[0] else "error"
             length = min(len(curve["step"]) for curve in curves)
-            steps = curves[0]["step"][:length]
+            way = np.mean([curve[along][:length] for curve in curves], axis=0)
             look = looks[entry.label]
             for part, dash, width in (("test", "solid", 1.8), ("train", (0, (4, 2)), 1.3)):
                 values = np.array([curve[f"{kind}_{part}"][:length] for curve in curves])
                 mean = values.mean(0)
-                ax.plot(steps, mean, color=look.color, linestyle=dash, linewidth=width)
+                ax.plot(way, mean, color=look.color, linestyle=dash, linewidth=width)
                 if part == "test" and len(values) > 1:
                     ax.fill_between(
-                        steps, values.min(0), values.max(0), color=look.color, alpha=0.13, linewidth=0
+                        way, values.min(0), values.max(0), color=look.color, alpha=0.13, linewidth=0
                     )
                 lowest.append(mean.min())
                 highest.append(np.quantile(mean, 0.9))
@@ -223,9 +223,11 @@ def ablation_panels(group: Sequence[Entry]) -> list[Panel]:
             continue
         margin = 0.12 * (max(highest) - min(lowest) or 1.0)
         ax.set_ylim(max(0.0, min(lowest) - margin), max(highest) + 2 * margin)
-        ax.set_xlabel("step", color=INK)
+        if along == "seconds":
+            ax.set_xscale("log")
+        ax.set_xlabel(along, color=INK)
         ax.set_ylabel("RMSE", color=INK)
-        panels.append(Panel(dataset, figure, f"test and training error on {dataset} along the steps"))
+        panels.append(Panel(dataset, figure, f"test and training error on {dataset} along the {along}"))
     return panels
 
 

@@ -190,6 +190,18 @@ SUITES = {
             scores=("rmse", "rmse_train", "nll"),
         ),
         Suite(
+            "race",
+            "The default against the paper's algorithm",
+            "Test RMSE against seconds: how much sooner does NOVI's default reach what the paper's settings "
+            "(implicit generator, network critic, Fisher objective) reach in the end? The model is the same.",
+            datasets=("energy", "concrete"),
+            methods=("novi",),
+            splits=(0,),
+            variants=(Variant("default"), Variant("paper", preset="paper")),
+            curve=True,
+            scores=("rmse", "nll", "seconds_fit"),
+        ),
+        Suite(
             "inducing",
             "Inducing points",
             "NOVI with 50 to 400 inducing points per layer, two layers.",
