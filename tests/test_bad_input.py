@@ -32,6 +32,10 @@ def _with(value, row=3, column=1):
     return changed
 
 
+def _novi(**options):
+    return {"inference": "novi", "inference_options": options}
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -44,6 +48,7 @@ def _with(value, row=3, column=1):
         ({"mean": "liner"}, r"Did you mean 'linear'\?"),
         ({"kernel_sharing": "share"}, r"Did you mean 'shared'\?"),
         ({"dtype": "float23"}, r"Did you mean 'float32'\?"),
+        (_novi(objective="kll"), r"inference_options\['objective'\]='kll' .*Did you mean 'kl'\?"),
         ({"inference_options": {"learning_rat": 0.1}}, r"Did you mean 'learning_rate'\?.*inference='dsvi'"),
         ({"inference_options": {"step_scale": 0.1}}, r"inference_options key='step_scale' is unknown"),
         ({"num_layers": 0}, "num_layers=0 is too small"),
@@ -71,6 +76,9 @@ def test_parameters(parameters, message):
         ({"whiten": "yes"}, "whiten must be True or False"),
         ({"inference_options": "fast"}, "inference_options must be a dict"),
         ({"inference_options": {"num_paths": {}}}, "must be a plain value"),
+        ({"inference_options": {"num_paths": "many"}}, r"inference_options\['num_paths'\].*'many'"),
+        ({"inference_options": {"learning_rate": "fast"}}, "must be a number, got 'fast'"),
+        (_novi(network="False"), "must be True or False, got 'False'"),
     ],
 )
 def test_types_of_parameters(parameters, message):

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from novidgp.cli import app
+from novidgp.cli.fit import parse_options
 from novidgp.inference import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,6 +187,21 @@ def test_user_errors_are_one_line(work, tmp_path):
 def refused_prediction(model, frame, directory):
     frame.to_csv(directory / "bad.csv", index=False)
     return refused("predict", model, directory / "bad.csv", "-o", directory / "p.csv")
+
+
+def test_options_are_read_as_python_or_json_writes_them():
+    pairs = ["a=False", "b=true", "c=None", "d=null", "e=1e-3", "f=10", "g=tanh", "h=[1, 2]", "i=(0.1, 5)"]
+    assert parse_options(pairs) == {
+        "a": False,
+        "b": True,
+        "c": None,
+        "d": None,
+        "e": 1e-3,
+        "f": 10,
+        "g": "tanh",
+        "h": [1, 2],
+        "i": (0.1, 5),
+    }
 
 
 def test_usage_errors_exit_with_2(work):

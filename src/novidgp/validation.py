@@ -7,7 +7,8 @@ import difflib
 import inspect
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
@@ -115,7 +116,8 @@ def check_inference(method: Any, options: Any, methods: Mapping[str, Callable]) 
         raise TypeError(
             f"inference_options must be a dict of options for inference={method!r}, got {options!r}."
         )
-    known = [name for name in inspect.signature(methods[method]).parameters if name not in _INTERNAL_OPTIONS]
+    parameters = inspect.signature(methods[method]).parameters
+    known = [name for name in parameters if name not in _INTERNAL_OPTIONS]
     checked = {}
     for name, value in options.items():
         if name not in known:
@@ -129,8 +131,25 @@ def check_inference(method: Any, options: Any, methods: Mapping[str, Callable]) 
             raise TypeError(
                 f"inference_options[{name!r}]={value!r} must be a plain value (number, string, tuple)."
             ) from None
+        check_annotated(f"inference_options[{name!r}]", value, parameters[name].annotation)
         checked[name] = value
     return checked
+
+
+def check_annotated(name: str, value: Any, annotation: Any) -> None:
+    """Refuse a value that is none of the annotation's choices, or no flag or number where one is meant."""
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    if value is None and NoneType in kinds:
+        return
+    kind = kinds[0]
+    if get_origin(kind) is Literal:
+        check_choice(name, value, get_args(kind))
+    elif kind is bool:
+        check_flag(name, value)
+    elif kind is int:
+        check_integer(name, value, least=0)
+    elif kind is float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
 
 
 def check_quantiles(q: Any) -> np.ndarray:

@@ -176,13 +176,16 @@ def make_estimator(task: str, settings: dict[str, Any]) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """A value given as text: JSON where it can be read so, else the text."""
+    """A value given as text: what Python or JSON reads it as, else the text."""
+    import ast
     import json
 
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    for read in (ast.literal_eval, json.loads):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:
