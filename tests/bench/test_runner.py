@@ -67,11 +67,13 @@ def test_a_killed_run_loses_nothing_and_repeats_nothing(tmp_path, jobs):
     assert {record["status"] for record in records} == {"ok"}
 
 
-def test_ctrl_c_stops_politely_and_the_next_run_goes_on(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_stops_politely_and_the_next_run_goes_on(tmp_path, jobs):
+    """A terminal sends it to the whole group: this process and its workers."""
     path = tmp_path / "uci.jsonl"
-    process = bench(tmp_path, splits=40)
+    process = bench(tmp_path, splits=40, jobs=jobs)
     wait_for_lines(path, 2, process)
-    os.kill(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on from there" in told

@@ -1,0 +1,41 @@
+"""Draws `race.png` from `results/race.jsonl`: test RMSE against seconds, NOVI's default and the paper's settings.
+
+python docs/pictures/race.py
+
+Prints how much sooner the default is where the paper's settings get to at best.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from novidgp.plots import save_png
+
+ROOT = Path(__file__).parents[2]
+LOOKS = {"default": ("#0072b2", "default"), "paper": ("#d55e00", "paper's settings")}
+
+curves = {}
+for line in (ROOT / "results" / "race.jsonl").read_text().splitlines():
+    record = json.loads(line)
+    fit, curve = record["fit"], record["scores"]["curve"]
+    curves[fit["dataset"], fit["preset"]] = np.array(curve["seconds"]), np.array(curve["rmse_test"])
+
+names = sorted({dataset for dataset, _ in curves}, reverse=True)
+figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
+for ax, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
+    for preset, (color, label) in LOOKS.items():
+        ax.plot(*curves[name, preset], color=color, label=label)
+    best = curves[name, "paper"][1].min()
+    paper, default = (
+        seconds[np.argmax(rmse <= best)] for seconds, rmse in (curves[name, p] for p in ("paper", "default"))
+    )
+    print(
+        f"{name}: RMSE {best:.3f} after {paper:.0f} s by the paper's settings, {default:.1f} s by the default: "
+        f"{paper / default:.1f} times sooner"
+    )
+    ax.axhline(best, color="#80868e", linewidth=0.8, linestyle="dashed")
+    ax.set(title=name, xlabel="seconds, compilation included", ylabel="test RMSE", xscale="log", yscale="log")
+    ax.legend(frameon=False)
+save_png(figure, Path(__file__).with_name("race.png"))
