@@ -1,4 +1,4 @@
-"""Draws `race.png` from `results/race.jsonl`: test RMSE against seconds, NOVI's default and the paper's settings.
+"""Draws `race.png` from `results/race.jsonl`: test RMSE against seconds, the default and the paper's settings.
 
 python docs/pictures/race.py
 
@@ -22,18 +22,22 @@ for line in (ROOT / "results" / "race.jsonl").read_text().splitlines():
     fit, curve = record["fit"], record["scores"]["curve"]
     curves[fit["dataset"], fit["preset"]] = np.array(curve["seconds"]), np.array(curve["rmse_test"])
 
+
+def reached(curve, level):
+    """Seconds until the error is first at most `level`."""
+    seconds, rmse = curve
+    return seconds[np.argmax(rmse <= level)]
+
+
 names = sorted({dataset for dataset, _ in curves}, reverse=True)
 figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
 for ax, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
     for preset, (color, label) in LOOKS.items():
         ax.plot(*curves[name, preset], color=color, label=label)
     best = curves[name, "paper"][1].min()
-    paper, default = (
-        seconds[np.argmax(rmse <= best)] for seconds, rmse in (curves[name, p] for p in ("paper", "default"))
-    )
+    paper, default = (reached(curves[name, preset], best) for preset in ("paper", "default"))
     print(
-        f"{name}: RMSE {best:.3f} after {paper:.0f} s by the paper's settings, {default:.1f} s by the default: "
-        f"{paper / default:.1f} times sooner"
+        f"{name}: RMSE {best:.3f} in {paper:.0f} s, by the default in {default:.1f} s: {paper / default:.0f} x"
     )
     ax.axhline(best, color="#80868e", linewidth=0.8, linestyle="dashed")
     ax.set(title=name, xlabel="seconds, compilation included", ylabel="test RMSE", xscale="log", yscale="log")
