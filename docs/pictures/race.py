@@ -1,4 +1,4 @@
-"""Draws `race.png` from `results/race.jsonl`: test RMSE against seconds, the default and the paper's settings.
+"""Draws `race.png` from `results/race.jsonl`: test RMSE by the second, the default and the paper's settings.
 
 python docs/pictures/race.py
 
@@ -37,7 +37,7 @@ for ax, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True
     best = curves[name, "paper"][1].min()
     paper, default = (reached(curves[name, preset], best) for preset in ("paper", "default"))
     print(
-        f"{name}: RMSE {best:.3f} in {paper:.0f} s, by the default in {default:.1f} s: {paper / default:.0f} x"
+        f"{name}: RMSE {best:.3f} in {paper:.0f} s, the default in {default:.1f} s: {paper / default:.0f} x"
     )
     ax.axhline(best, color="#80868e", linewidth=0.8, linestyle="dashed")
     ax.set(title=name, xlabel="seconds, compilation included", ylabel="test RMSE", xscale="log", yscale="log")
