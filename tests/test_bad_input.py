@@ -48,6 +48,8 @@ def _novi(**options):
         ({"mean": "liner"}, r"Did you mean 'linear'\?"),
         ({"kernel_sharing": "share"}, r"Did you mean 'shared'\?"),
         ({"dtype": "float23"}, r"Did you mean 'float32'\?"),
+        (_novi(activation="tahn"), r"Did you mean 'tanh'\?"),
+        (_novi(num_samples=0), "too small"),
         (_novi(objective="kll"), r"inference_options\['objective'\]='kll' .*Did you mean 'kl'\?"),
         ({"inference_options": {"learning_rat": 0.1}}, r"Did you mean 'learning_rate'\?.*inference='dsvi'"),
         ({"inference_options": {"step_scale": 0.1}}, r"inference_options key='step_scale' is unknown"),

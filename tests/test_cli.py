@@ -175,6 +175,7 @@ def test_user_errors_are_one_line(work, tmp_path):
     assert "Did you mean 'mlp'" in refused("fit", table, "-t", "price", "--features", "mpl")
     assert "too small" in refused("fit", table, "-t", "price", "--latent-dim", "-1")
     assert "learning_rate" in refused("fit", table, "-t", "price", "--set", "learnin_rate=0.1")
+    assert "must be a number" in refused("fit", table, "-t", "price", "--set", "learning_rate=fast")
     assert "not a novidgp file" in refused("evaluate", table, table)
     assert "lacks 'city'" in refused_prediction(model, houses().drop(columns="city"), tmp_path)
     assert "'Mons'" in refused_prediction(model, houses().replace({"city": {"Ghent": "Mons"}}), tmp_path)

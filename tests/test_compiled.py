@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from novidgp.dgp import Batch
+from novidgp.features import FEATURES
 from novidgp.inference import LATENT_METHODS, METHODS, make_inference
 from novidgp.initialise import ModelConfig, build_model
 
@@ -19,7 +20,7 @@ def test_no_lapack_call_is_batched(method):
     """Two batched LAPACK calls at once deadlock on two cores: each waits for the threads the other holds."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((12, 3))
-    extras = {"features": "mlp", "latent_dim": int(method in LATENT_METHODS)}
+    extras = {"features": FEATURES, "latent_dim": int(method in LATENT_METHODS)}
     config = ModelConfig(num_layers=3, num_inducing=5, kernel_sharing="separate", **extras)
     batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
     inference = make_inference(method, len(x), 10)

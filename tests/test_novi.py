@@ -397,6 +397,23 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network, gau
     np.testing.assert_allclose(variance, exact_std**2, rtol=slack * 0.05)
 
 
+@pytest.mark.usefixtures("x64")
+def test_minibatches_weigh_the_same_until_there_are_many():
+    """The sums behind a solved last layer: the first batch counts whole, the second by half."""
+    model, batch, _ = exact_case()
+    first, second = (Batch(*(a[part] for a in batch)) for part in (slice(0, 3), slice(3, 6)))
+    inference = novi(6, 10, network=False, model_rate=0.0, conjugate_rate=0.1)
+
+    def sums(*batches):
+        state = inference.init(model, batch, key=jax.random.key(0))
+        for rows in batches:
+            state, _ = inference.step(state, rows, key=jax.random.key(1))
+        return state.sums
+
+    mean = jax.tree.map(lambda a, b: (a + b) / 2, sums(first), sums(second))
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-9), sums(first, second), mean)
+
+
 @pytest.mark.parametrize(
     ("generator", "critic", "objective"),
     list(itertools.product(["smooth", "implicit"], ["residual", "network"], ["kl", "fisher"])),

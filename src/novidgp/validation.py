@@ -22,6 +22,7 @@ DTYPES = ("float32", "float64")
 REGRESSION_LIKELIHOODS = ("auto", "gaussian", "student-t", "heteroscedastic", "poisson")
 CLASSIFICATION_LIKELIHOODS = ("auto", "bernoulli", "softmax")
 _INTERNAL_OPTIONS = ("num_data", "steps", "step_scale")
+_MAY_BE_ZERO = ("depth", "critic_steps", "discriminator_steps", "window_samples")
 
 
 def unknown(name: str, value: Any, known: Iterable[str]) -> str:
@@ -131,12 +132,15 @@ def check_inference(method: Any, options: Any, methods: Mapping[str, Callable]) 
             raise TypeError(
                 f"inference_options[{name!r}]={value!r} must be a plain value (number, string, tuple)."
             ) from None
-        check_annotated(f"inference_options[{name!r}]", value, parameters[name].annotation)
+        least = 0 if name in _MAY_BE_ZERO else 1
+        check_annotated(f"inference_options[{name!r}]", value, parameters[name].annotation, least=least)
+        if name.endswith("activation") and value is not None:
+            check_choice(f"inference_options[{name!r}]", value, ACTIVATIONS)
         checked[name] = value
     return checked
 
 
-def check_annotated(name: str, value: Any, annotation: Any) -> None:
+def check_annotated(name: str, value: Any, annotation: Any, *, least: int) -> None:
     """Refuse a value that is none of the annotation's choices, or no flag or number where one is meant."""
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     if value is None and NoneType in kinds:
@@ -147,7 +151,7 @@ def check_annotated(name: str, value: Any, annotation: Any) -> None:
     elif kind is bool:
         check_flag(name, value)
     elif kind is int:
-        check_integer(name, value, least=0)
+        check_integer(name, value, least=least)
     elif kind is float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
         raise TypeError(f"{name} must be a number, got {value!r}.")
 

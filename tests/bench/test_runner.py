@@ -144,9 +144,26 @@ def test_dask_runs_the_fits_on_a_local_cluster(tmp_path):
 def test_what_cannot_be_run_is_left_out_with_the_reason(tmp_path, tiny):
     assert "at most 2,000 rows" in (why_not(QUICK[0]._replace(dataset="protein")) or "")
     assert "exact-gp is for regression" in (why_not(QUICK[0]._replace(dataset="iris")) or "")
-    work = runner.plan([tiny, tiny._replace(method="no-such-method"), tiny], [])
+    work = runner.plan([tiny, QUICK[0]._replace(dataset="iris"), tiny], [])
     assert work.todo == [tiny]
     assert list(work.skipped.values()) == [1]
+
+
+def test_a_baseline_whose_package_is_missing_is_left_out(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'novidgp[peers]'" in (why_not(Fit("steps", "random", 0, "gpytorch-dsvi", 2)) or "")
+
+
+def test_gpytorchs_deep_gp_is_scored_like_ours():
+    pytest.importorskip("gpytorch")
+    from novidgp.bench.gpytorch_dsvi import fit_dsvi
+    from novidgp.bench.problems import load_problem
+    from novidgp.bench.scoring import score
+
+    problem = load_problem(Fit("steps", "random", 0, "gpytorch-dsvi", 2))
+    scores = score(fit_dsvi(problem, seed=0, steps=30), problem)
+    assert scores["rmse"] < 1.0
+    assert scores["coverage"] == sorted(scores["coverage"])
 
 
 def test_a_data_set_that_is_not_here_is_left_out(monkeypatch, tmp_path):

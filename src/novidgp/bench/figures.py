@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from novidgp.bench.paper import printed
 from novidgp.bench.scoring import COVERAGE_LEVELS
-from novidgp.bench.spec import BASELINES
 from novidgp.bench.suites import Suite
 from novidgp.bench.summary import Entry, Ranks
 from novidgp.plots import INK, MUTED
@@ -27,10 +26,10 @@ _STYLES = {
     "hist-gb": ("#80868e", "h"),
     "gpytorch-dsvi": ("#a63d40", "p"),
 }
-DASHES = dict(zip(BASELINES, ((5, 2), (1, 2), (8, 2, 1, 2)), strict=True))
-"""Methods without a choice of layers are lines across a figure by depth."""
+DASHES = {"exact-gp": (5, 2), "hist-gb": (1, 2)}
+"""Methods without layers are lines across a figure by depth."""
 _SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d1f", "#5b4a8a", "#2a9d8f", "#b5562c", "#3d434b")
-_MARKERS = "os^vDPX*hp"
+_MARKERS = "os^vDPX*h"
 
 
 class Style(NamedTuple):
@@ -115,7 +114,7 @@ def depth_panels(suite: Suite, group: Sequence[Entry], score: str, heading: str)
                 )
         for entry in here:
             value = entry.mean(score)
-            if entry.label in BASELINES and value is not None:
+            if entry.label in DASHES and value is not None:
                 line = ax.axhline(value, color=looks[entry.label].color, linewidth=1.2, zorder=1)
                 line.set_dashes(DASHES[entry.label])
         ax.set_xticks(depths, [str(depth) for depth in depths])
@@ -195,19 +194,24 @@ def calibration_panels(group: Sequence[Entry], layers: int) -> list[Panel]:
 
 
 def curve_panels(group: Sequence[Entry], along: Literal["step", "seconds"] = "step") -> list[Panel]:
-    """Test (solid) and training (dashed) error along the way, mean over splits, one panel per data set."""
+    """Test (solid) and training (dashed) error along the way, mean over splits, one panel per data set.
+
+    Seconds are those of the steps: compilation depends on what was compiled before.
+    """
     looks = styles([entry.label for entry in group])
     panels = []
     for dataset in dict.fromkeys(entry.place.dataset for entry in group):
         figure, ax = panel()
         lowest, highest = [], []
         for entry in group:
-            curves = [r["scores"]["curve"] for r in entry.records.values() if r["scores"].get("curve")]
-            if entry.place.dataset != dataset or not curves:
+            scores = [r["scores"] for r in entry.records.values() if r["scores"].get("curve")]
+            if entry.place.dataset != dataset or not scores:
                 continue
+            curves = [values["curve"] for values in scores]
             kind = "rmse" if "rmse_test" in curves[0] else "error"
             length = min(len(curve["step"]) for curve in curves)
-            way = np.mean([curve[along][:length] for curve in curves], axis=0)
+            pace = np.mean([values["seconds_per_step"] for values in scores]) if along == "seconds" else 1.0
+            way = pace * np.array(curves[0]["step"][:length])
             look = looks[entry.label]
             for part, dash, width in (("test", "solid", 1.8), ("train", (0, (4, 2)), 1.3)):
                 values = np.array([curve[f"{kind}_{part}"][:length] for curve in curves])

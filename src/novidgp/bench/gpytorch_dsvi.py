@@ -125,8 +125,11 @@ def fit_dsvi(problem: Problem, *, seed: int, steps: int = 1000, learning_rate: f
         return means.mean(0), logsumexp(norm.logpdf(y, means, sds), axis=0) - np.log(len(means))
 
     def quantiles(X, levels):
-        means, sds = mixture(X)
-        draws = means + sds * np.random.default_rng(seed).standard_normal((100, *means.shape))
-        return np.quantile(draws.reshape(-1, means.shape[-1]), levels, axis=0).T
+        noise = np.random.default_rng(seed).standard_normal((100, TEST_SAMPLES, 1))
+        blocks = []
+        for part in np.array_split(np.stack(mixture(X)), -(-len(X) // PREDICT_ROWS), axis=-1):
+            draws = (part[0] + part[1] * noise).reshape(-1, part.shape[-1])
+            blocks.append(np.quantile(draws, levels, axis=0).T)
+        return np.concatenate(blocks)
 
     return Regression(moments, quantiles)

@@ -10,7 +10,6 @@ from typing import Any
 
 from novidgp.bench import figures
 from novidgp.bench.figures import Panel
-from novidgp.bench.spec import BASELINES
 from novidgp.bench.store import Record, failed
 from novidgp.bench.suites import SUITES, Suite
 from novidgp.bench.summary import Entry, average_ranks, depths, entries
@@ -141,7 +140,7 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
         ),
         (
             "The default against the paper’s algorithm",
-            "RMSE against seconds of training, compilation included: solid on test rows, dashed on training "
+            "RMSE against seconds of training, compilation left out: solid on test rows, dashed on training "
             "rows. Both infer the same model.",
             _pictured(figures.curve_panels(race, "seconds"), race, "novidgp bench run race"),
         ),
@@ -184,7 +183,7 @@ def _legend(group: Sequence[Entry], *, lines: bool) -> str:
     """The methods with their colours and marks; `lines`: those without layers are drawn as lines."""
     items = []
     for label, style in figures.styles([entry.label for entry in group]).items():
-        if lines and label in BASELINES:
+        if lines and label in figures.DASHES:
             dash = " ".join(map(str, figures.DASHES[label]))
             mark = f'<line x1="0" y1="7" x2="22" y2="7" stroke="{style.color}" stroke-dasharray="{dash}"/>'
         else:

@@ -5,8 +5,8 @@ import json
 from typing import Any, NamedTuple
 
 KEY_LENGTH = 16
-BASELINES = ("exact-gp", "hist-gb", "gpytorch-dsvi")
-"""Methods of scikit-learn and GPyTorch, with layers, inducing points and steps of their own, if any."""
+BASELINES = {"exact-gp": None, "hist-gb": None, "gpytorch-dsvi": 2}
+"""Methods of other libraries, and the layers they have; what else they have is their own."""
 
 
 class Fit(NamedTuple):

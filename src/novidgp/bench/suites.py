@@ -62,7 +62,8 @@ class Suite:
         found = {}
         for dataset, protocol, method in product(self.datasets, self.protocols, self.methods):
             protocol = self.own_protocol.get(dataset, protocol)
-            start = Fit(dataset, protocol, 0, method, data=self.own_data.get(dataset, {}))
+            layers, data = BASELINES.get(method), self.own_data.get(dataset, {})
+            start = Fit(dataset, protocol, 0, method, layers, data=data)
             shapes = [start] if method in BASELINES else self._deep(start)
             for shape, seed in product(shapes, self.splits):
                 fit = shape._replace(seed=seed)

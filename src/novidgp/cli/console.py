@@ -56,7 +56,7 @@ def told_plainly() -> Iterator[None]:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             raise typer.Exit(1) from None
-        except (ValueError, OSError, ImportError) as error:
+        except (ValueError, TypeError, OSError, ImportError) as error:
             if os.environ.get(DEBUG_VARIABLE):
                 raise
             complain(str(error) or type(error).__name__)

@@ -182,9 +182,11 @@ def parse_value(text: str) -> Any:
 
     for read in (ast.literal_eval, json.loads):
         try:
-            return read(text)
-        except (ValueError, SyntaxError):
+            value = read(text)
+            json.dumps(value)  # no sets, no bytes: options are written to files
+        except (ValueError, SyntaxError, TypeError):
             continue
+        return value
     return text
 
 
