@@ -76,10 +76,12 @@ def test_cliques_are_the_longest_stretches_within_the_difference():
 
 
 def test_few_data_sets_are_compared_split_by_split():
-    mine, theirs = [1.0, 1.1, 1.2, 1.05, 0.9], [1.2, 1.0, 1.5, 1.45, 1.4]
+    mine, theirs = [1.0, 1.1, 1.2, 1.05, 0.9, 1.3], [1.2, 1.0, 1.5, 1.45, 1.4, 1.9]
+    few = group({"novi": {"boston": mine[:5]}, "dsvi": {"boston": theirs[:5]}})
+    assert not summary.comparisons(few, "rmse", 2), "five pairs cannot give p < 0.05"
     entries = group({"novi": {"boston": mine}, "dsvi": {"boston": theirs}})
     (test,) = summary.comparisons(entries, "rmse", 2)
-    assert (test.leader, test.other, test.wins, test.losses, test.pairs) == ("novi", "dsvi", 4, 1, 5)
+    assert (test.leader, test.other, test.wins, test.losses, test.pairs) == ("novi", "dsvi", 5, 1, 6)
     assert test.unit == "splits"
     assert test.p_value == pytest.approx(stats.wilcoxon(mine, theirs).pvalue)
 

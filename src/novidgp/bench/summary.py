@@ -10,8 +10,8 @@ from novidgp.bench.store import Record, failed, finished, fit_of
 from novidgp.bench.suites import Suite
 
 HIGHER_IS_BETTER = ("accuracy",)
-FEWEST_SETS = 6
-"""With fewer data sets than this, a paired test compares splits instead: six pairs can give p < 0.05."""
+FEWEST_PAIRS = 6
+"""Fewer pairs cannot give p < 0.05: of few data sets a test compares the splits, and of few splits none."""
 
 
 class Place(NamedTuple):
@@ -190,7 +190,7 @@ def comparisons(group: Sequence[Entry], score: str, layers: int | None) -> list[
     for other in dict.fromkeys(entry.label for entry in group):
         if other != leader:
             differences, unit = paired_differences(group, score, leader, other)
-            if len(differences):
+            if len(differences) >= FEWEST_PAIRS:
                 gain = differences if score in HIGHER_IS_BETTER else -differences
                 wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
                 p = signed_rank_p(differences)
@@ -211,7 +211,7 @@ def paired_differences(group: Sequence[Entry], score: str, first: str, second: s
         shared = [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
         if shared:
             by_set.append(shared)
-    if len(by_set) >= FEWEST_SETS:
+    if len(by_set) >= FEWEST_PAIRS:
         return np.array([np.mean(shared) for shared in by_set]), "data sets"
     return np.array([difference for shared in by_set for difference in shared]), "splits"
 

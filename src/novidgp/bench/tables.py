@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from novidgp.bench.paper import printed, printed_methods
+from novidgp.bench.paper import printed, printed_methods, without_steps
 from novidgp.bench.store import Record
 from novidgp.bench.suites import Suite
 from novidgp.bench.summary import (
@@ -111,8 +111,9 @@ def main_table(suite: Suite, group: Sequence[Entry]) -> Table:
     for place in dict.fromkeys(entry.place for entry in group):
         here = {entry.label: entry for entry in group if entry.place == place}
         ghosts = printed_methods(suite.paper, place.dataset, place.layers) if columns else []
+        ours = {without_steps(label) for label in here}
         block = []
-        for label in [*here, *(name for name in ghosts if name not in here)]:
+        for label in [*here, *(name for name in ghosts if name not in ours)]:
             entry = here.get(label)
             first = [place.dataset, *([place.protocol] if several else [])] if not block else []
             first += [""] * (1 + several - len(first))
@@ -184,7 +185,7 @@ def _comparison_tables(suite: Suite, group: Sequence[Entry]) -> list[Table]:
     for layers in depths(group):
         for score in [name for name in suite.scores if not name.startswith(("seconds", "rmse_train"))][:2]:
             ranks = average_ranks(group, score, layers)
-            if ranks is None:
+            if ranks is None or len(ranks.places) < 2:
                 continue
             sets = str(len(ranks.places))
             ranks_blocks.append(
