@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from novidgp.plots import save_png
 
@@ -42,5 +43,9 @@ for ax, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True
     )
     ax.axhline(best, color="#80868e", linewidth=0.8, linestyle="dashed")
     ax.set(title=name, xlabel="seconds, compilation left out", ylabel="test RMSE", xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
     ax.legend(frameon=False)
 save_png(figure, Path(__file__).with_name("race.png"))
