@@ -56,7 +56,7 @@ def test_a_killed_run_loses_nothing_and_repeats_nothing(tmp_path, jobs):
         assert len(lines) > len(kept)
         kept = lines
     last = bench(tmp_path, splits=splits, jobs=jobs)
-    _, told = last.communicate(timeout=600)
+    _, told = last.communicate(timeout=120)
     assert last.returncode == 0, told
     assert f"{splits - len(kept)} fits to run; {len(kept)} already" in told
     records = read_records(path)
