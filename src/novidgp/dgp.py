@@ -4,6 +4,7 @@ Inducing outputs `v` are a tuple with one `(k, m, p_l)` array per layer: k draws
 the caller has in mind.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -70,15 +71,16 @@ class DGP(eqx.Module):
         self,
         x: Float[Array, "n d"],
         v: Inducing,
+        scales: Sequence[Float[Array, "p m m"] | None] | None = None,
         *,
-        scales: Scales | None = None,
         tied: bool = False,
         latent: Float[Array, "k n w"] | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, "*k n d"]:
         """What the last layer sees: one path per draw through the layers before it.
 
-        With `scales` (in whitened coordinates) V is Gaussian around each draw, and integrated out row by row;
+        With `scales` (in whitened coordinates) V is Gaussian around each draw where a layer has one, and
+        integrated out row by row;
         if `tied`, a row's paths share one draw of it in the hidden layers instead: one function, k inputs.
         A model with a latent variable takes it from `latent`, or else draws it from the prior.
         """

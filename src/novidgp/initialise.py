@@ -1,8 +1,9 @@
 """Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
 
-Measured choices: inner layers around a linear mean start nearly deterministic (kernel variance 0.01), the
-noise starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the
-input width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
+Measured choices: the first inner layer around a linear mean starts nearly deterministic (kernel variance
+0.01), those after it a hundred times more so, that a deep model may start where a shallow one does; the noise
+starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
+width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from novidgp.likelihoods import latent_width, make_likelihood
 from novidgp.means import Linear, Zero, latent_start, linear_start
 
 _KMEANS_ROWS = 10_000
+_DEEPER = 0.01
+"""Kernel variance of hidden layers after the first, relative to the first's."""
 
 
 class ModelConfig(NamedTuple):
@@ -105,7 +108,8 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
             config.lengthscale * np.sqrt(points.shape[1]) * jitter * np.ones((units, points.shape[1]))
         )
         starts_flat = config.mean != "zero" and not final
-        variance = np.full(units, config.hidden_variance if starts_flat else 1.0)
+        flat = config.hidden_variance * (_DEEPER if index else 1.0)
+        variance = np.full(units, flat if starts_flat else 1.0)
         layers.append(
             GPLayer(
                 make_kernel(config.kernel, jnp.asarray(lengthscale, dtype), jnp.asarray(variance, dtype)),

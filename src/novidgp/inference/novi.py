@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array
 
 from novidgp import conjugate, stein
-from novidgp.dgp import DGP, Batch, Bound, clip_hyperparameters
+from novidgp.dgp import DGP, Batch, Bound, Inducing, Scales, clip_hyperparameters
 from novidgp.generators import Implicit, Smooth, flatten, make_generator, unflatten
 from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
 from novidgp.likelihoods import GaussianNoise
@@ -58,6 +59,26 @@ class NOVIState(NamedTuple):
     sums: conjugate.Sums | None
     divergence: jax.Array
     count: jax.Array
+
+
+def drawn_between(
+    paths: Inducing, factors: Scales, scales: Scales, *, key
+) -> tuple[Inducing, tuple[Array | None, ...]]:
+    """The Gaussian part of q as the hidden layers see it: drawn once per path between the first and the last.
+
+    Every path has inputs of its own there, and to integrate V out row by row would take a covariance product
+    per output: most of a deep model's time. The bound is the same. `factors` are the scales before whitening.
+    """
+    keys = jax.random.split(key, len(paths))
+
+    def between(index):
+        return 0 < index < len(paths) - 1
+
+    drawn = (
+        v + jnp.einsum("pij,kjp->kip", factor, normal(k, v.shape, v.dtype)) if between(index) else v
+        for index, (v, factor, k) in enumerate(zip(paths, factors, keys, strict=True))
+    )
+    return tuple(drawn), tuple(None if between(index) else scale for index, scale in enumerate(scales))
 
 
 def novi(
@@ -254,7 +275,7 @@ def novi(
         of the entropy, `H(w)`, has the gradient `-E[r(w) . dg]`. A last layer in closed form is solved, not
         climbed: model and hidden layers follow the bound with the best last layer in it.
         """
-        hidden_key, _ = jax.random.split(path_key)
+        hidden_key, _, between_key = jax.random.split(path_key, 3)  # the second is the likelihood's
         newest = 1.0  # the weight of this batch in the sums
         if batch.x.shape[0] < num_data:
             newest = jnp.maximum(conjugate_rate, 1.0 / (state.count + 1.0))
@@ -267,7 +288,8 @@ def novi(
 
             centres, scales = gaussians(sampler)
             paths = tuple(jnp.repeat(v, num_paths, axis=0) for v in centres) if num_paths > 1 else centres
-            h, sums = model.hidden(batch.x, paths, scales=scales, key=hidden_key), state.sums
+            seen = drawn_between(paths, sampler.scales(), scales, key=between_key)
+            h, sums = model.hidden(batch.x, *seen, key=hidden_key), state.sums
             if sums is not None:
                 last = jnp.repeat(unflatten(shift, sampler.shapes)[-1], num_paths, axis=0)
                 sums, *best = conjugate.best_response(model, sums, h, last, batch, num_data, newest)
