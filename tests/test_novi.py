@@ -19,11 +19,14 @@ from novidgp.dgp import Batch, clip_hyperparameters
 from novidgp.generators import unflatten
 from novidgp.inference.base import Fitted
 from novidgp.inference.dsvi import elbo
-from novidgp.inference.novi import PAPER, novi
+from novidgp.inference.novi import PAPER
+from novidgp.inference.novi import novi as novi_with_snapshots
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.nets import MLP
 from novidgp.noise import normal
 from novidgp.posteriors import GaussianPosterior
+
+novi = functools.partial(novi_with_snapshots, snapshots=False)
 
 # Programs that run for a few steps only are not worth the optimiser's time.
 QUICK = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -270,7 +273,7 @@ def test_the_paper_preset_is_algorithm_one_term_by_term():
     The computations share keys and differ in rounding only: 1e-9 in float64, 1e-6 for Adam's quotients."""
     model, batch = tiny_problem("float64", mean="zero")
     num_data, key = 12, jax.random.key(5)
-    inference = novi(num_data, 100, **PAPER)
+    inference = novi_with_snapshots(num_data, 100, **PAPER)
 
     @QUICK
     def both(key):

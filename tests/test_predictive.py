@@ -21,7 +21,13 @@ def _predictive(name, targets=1, classes=None, scaling=None):
     mean = jnp.asarray(rng.normal(size=(PATHS, ROWS, width)), jnp.float32)
     variance = jnp.asarray(rng.uniform(0.01, 0.3, size=mean.shape), jnp.float32)
     scaling = Standardiser(np.full(targets, 50.0), np.full(targets, 8.0)) if scaling is None else scaling
-    return Predictive(make_likelihood(name, targets, 0.5, jnp.float32), Moments(mean, variance), scaling, KEY)
+    return Predictive(_per_path(name, targets), Moments(mean, variance), scaling, KEY)
+
+
+def _per_path(name, targets):
+    """A likelihood whose parameters have the axis of paths."""
+    likelihood = make_likelihood(name, targets, 0.5, jnp.float32)
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (PATHS, *a.shape)), likelihood)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "student-t", "heteroscedastic"])
@@ -89,7 +95,7 @@ def test_missing_targets_are_integrated_out():
     y = np.array([[51.0, 49.0], [55.0, np.nan], [np.nan, 45.0], [np.nan, np.nan]])
     density = predictive.log_prob(y)
     single = Predictive(
-        make_likelihood("gaussian", 1, 0.5, jnp.float32),
+        _per_path("gaussian", 1),
         Moments(*(m[..., :1] for m in predictive.latent)),
         Standardiser(np.array([50.0]), np.array([8.0])),
         KEY,

@@ -128,7 +128,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             "target_ndim": self.target_ndim_,
             "extra": getattr(self, "extra_", None) if extra is None else extra,
         }
-        arrays = persist.tree_to_arrays(Fitted(self.model_, self.posterior_), "fitted")
+        arrays = persist.tree_to_arrays(self._fitted(), "fitted")
         arrays |= persist.tree_to_arrays(self.input_scaling_, "inputs")
         arrays |= persist.tree_to_arrays(self.target_scaling_, "targets")
         arrays |= {f"history/{name}": np.asarray(values) for name, values in self.history_.items()}
@@ -150,7 +150,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
         with precision(config.dtype):
             fitted = persist.arrays_to_tree(jax.eval_shape(start), arrays, "fitted")
-        self.model_, self.posterior_ = jax.tree.map(np.asarray, fitted)
+        self.model_, self.posterior_, self.snapshots_ = jax.tree.map(np.asarray, fitted)
         self.config_ = config
         self._method = method | {"options": options}
         self.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
@@ -273,7 +273,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.model_, self.posterior_ = jax.tree.map(np.asarray, result.fitted)
+        self.model_, self.posterior_, self.snapshots_ = jax.tree.map(np.asarray, result.fitted)
         self.config_ = config
         self._method = {"name": self.inference, "num_data": num_data, "steps": steps, "options": options}
         self.input_scaling_ = inputs
@@ -284,10 +284,13 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.fit_status_ = result.status
         self.fit_notes_ = tuple(result.notes)
 
+    def _fitted(self) -> Fitted:
+        return Fitted(self.model_, self.posterior_, self.snapshots_)
+
     def _blocks(self, X) -> Iterator[tuple[slice, Predictive]]:
         """Predictives of checked inputs, block by block. To be consumed within `precision`."""
         return predictives(
-            Fitted(self.model_, self.posterior_),
+            self._fitted(),
             X,
             (self.input_scaling_, self.target_scaling_),
             int(self.num_predict_samples),

@@ -36,6 +36,7 @@ class Predictive:
     """The predictive distribution of a block of rows.
 
     `latent` are the last layer's moments `(k, n, p)` in the model's units; `target` leads back to the user's.
+    The likelihood's parameters have the path axis too, `(k, t)`: paths may come from several models.
     """
 
     likelihood: Likelihood
@@ -112,9 +113,9 @@ def predictives(
         rows = slice(start, min(start + size, len(inputs)))
         block = np.zeros((size, inputs.shape[1]), dtype)
         block[: rows.stop - start] = input_scaling.inputs(inputs[rows])
-        latent = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
+        likelihood, latent = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
         local = fitted.model.latent is not None
-        yield rows, Predictive(fitted.model.likelihood, latent, target_scaling, draw_key, local)
+        yield rows, Predictive(likelihood, latent, target_scaling, draw_key, local)
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
@@ -127,17 +128,35 @@ def block_size(fitted: Fitted, num_paths: int) -> int:
 
 
 @eqx.filter_jit
-def _propagate(fitted: Fitted, x, num_paths: int, key) -> Moments:
-    def row(x_row):
-        mean, variance = fitted.posterior.propagate(fitted.model, x_row[None], num_paths, key=key)
-        return Moments(mean[:, 0], jnp.broadcast_to(variance, mean.shape)[:, 0])
+def _propagate(fitted: Fitted, x, num_paths: int, key) -> tuple[Likelihood, Moments]:
+    """Likelihoods and moments of at least `num_paths` paths, an equal share of them through each member."""
+    members = fitted.members()
+    count = len(jax.tree.leaves(members)[0])
+    share = -(-num_paths // count)
 
-    return jax.vmap(row, out_axes=1)(x)
+    def through(member):
+        fitted, key = member
+
+        def row(x_row):
+            mean, variance = fitted.posterior.propagate(fitted.model, x_row[None], share, key=key)
+            return Moments(mean[:, 0], jnp.broadcast_to(variance, mean.shape)[:, 0])
+
+        return jax.vmap(row, out_axes=1)(x)
+
+    keys = key[None] if count == 1 else jax.random.split(key, count)
+    latent = jax.lax.map(through, (members, keys))
+    likelihood = jax.tree.map(lambda a: jnp.repeat(a, share, axis=0), members.model.likelihood)
+    return likelihood, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), latent)
+
+
+def _moments(likelihood: Likelihood, latent: Moments):
+    """Mean and variance of y for every path and row."""
+    return jax.vmap(likelihood.moments, in_axes=1, out_axes=1)(*latent)
 
 
 @eqx.filter_jit
 def _total_moments(likelihood: Likelihood, latent: Moments):
-    mean, variance = jax.vmap(likelihood.moments, in_axes=1, out_axes=1)(*latent)
+    mean, variance = _moments(likelihood, latent)
     return jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)
 
 
@@ -155,7 +174,7 @@ def _log_density(likelihood: Likelihood, latent: Moments, y, key):
 @eqx.filter_jit
 def _mixture_quantiles(likelihood: GaussianNoise, latent: Moments, levels):
     """Bisection on the mixture's distribution function, `(n, q, t)`."""
-    mean, variance = likelihood.moments(*latent)
+    mean, variance = _moments(likelihood, latent)
     scale = jnp.sqrt(variance)
     targets = levels[:, None, None]
     low = jnp.broadcast_to(jnp.min(mean - 12.0 * scale, axis=0), (len(levels), *mean.shape[1:]))
@@ -195,7 +214,7 @@ def _sample(likelihood: Likelihood, latent: Moments, count: int, path_key, key):
         path = jax.random.randint(jax.random.fold_in(key, 0), shape, 0, len(latent.mean))
         mean, variance = (m[path, jnp.arange(shape[1])] for m in latent)
     else:
-        path = jax.random.randint(path_key, (count,), 0, len(latent.mean))
-        mean, variance = latent.mean[path], latent.variance[path]
+        path = jax.random.randint(path_key, (count, 1), 0, len(latent.mean))
+        mean, variance = latent.mean[path[:, 0]], latent.variance[path[:, 0]]
     f = mean + jnp.sqrt(variance) * normal(latent_key, mean.shape, mean.dtype)
-    return likelihood.sample(f, key=noise_key)
+    return jax.tree.map(lambda a: a[path], likelihood).sample(f, key=noise_key)

@@ -56,6 +56,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     Attributes
     ----------
     model_, posterior_ : the fitted DGP and the posterior over its inducing outputs.
+    snapshots_ : models and posteriors from along the way, on a leading axis, that predictions are a mixture
+        over as well; None for methods that keep none.
     history_ : dict of arrays, one entry per step (`loss`, ...).
     n_iter_, fit_status_ : steps done and how training ended.
     n_features_in_, feature_names_in_ : as in scikit-learn.

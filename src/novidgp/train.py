@@ -229,16 +229,19 @@ def _all_finite(state):
 @jax.jit
 def _log_likelihood(fitted, x, y, key):
     """`sum_n log mean_s p(y_n | path s)` over blocks of rows, `(blocks, rows, ...)`."""
-    model, posterior = fitted
 
     def block(rows):
         x, y, key = rows
         path_key, likelihood_key = jax.random.split(key)
-        moments = posterior.propagate(model, x, _VALIDATION_PATHS, key=path_key)
-        terms = model.data_term(
-            moments, y, bound="log_expected", num_paths=_VALIDATION_PATHS, key=likelihood_key
-        )
-        return jnp.sum(terms)
+
+        def member(fitted):
+            moments = fitted.posterior.propagate(fitted.model, x, _VALIDATION_PATHS, key=path_key)
+            return fitted.model.data_term(
+                moments, y, bound="log_expected", num_paths=_VALIDATION_PATHS, key=likelihood_key
+            )
+
+        terms = jax.lax.map(member, fitted.members())
+        return jnp.sum(jax.nn.logsumexp(terms, axis=0) - jnp.log(len(terms)))
 
     return jnp.sum(jax.lax.map(block, (x, y, jax.random.split(key, len(x)))))
 

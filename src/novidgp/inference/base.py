@@ -5,10 +5,11 @@ the model and the posterior out of it. States are pytrees of arrays, so that sca
 parallel and tests need nothing more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from novidgp.dgp import DGP, Batch
@@ -19,10 +20,27 @@ Info = dict[str, jax.Array]
 
 
 class Fitted(NamedTuple):
-    """What prediction needs, and all that is saved: the model and a posterior over its inducing outputs."""
+    """What prediction needs, and all that is saved: the model and a posterior over its inducing outputs.
+
+    Where a method keeps snapshots, predictions are a mixture over these too, with equal weights.
+    """
 
     model: DGP
     posterior: Posterior
+    earlier: "Fitted | None" = None
+    """Snapshots, on a leading axis."""
+
+    def members(self) -> "Fitted":
+        """All models of the mixture on a leading axis, the last one last."""
+        last = stacked([self._replace(earlier=None)])
+        return (
+            last if self.earlier is None else jax.tree.map(lambda *a: jnp.concatenate(a), self.earlier, last)
+        )
+
+
+def stacked(trees: Sequence[Any]) -> Any:
+    """Equal pytrees as one, on a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 class Inference(NamedTuple):
@@ -72,4 +90,4 @@ def ascend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
     return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
 
 
-__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "by_part", "descend"]
+__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "by_part", "descend", "stacked"]

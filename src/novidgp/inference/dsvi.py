@@ -15,6 +15,7 @@ import optax
 
 from novidgp.dgp import DGP
 from novidgp.inference.base import Fitted, Inference, adam, ascend
+from novidgp.inference.snapshots import with_snapshots
 from novidgp.posteriors import GaussianPosterior, gaussian_start
 
 
@@ -42,7 +43,7 @@ def kl_divergence(model: DGP, posterior: GaussianPosterior):
 def elbo(fitted: Fitted, batch, num_data: int, num_paths: int, *, key):
     """The evidence lower bound on a minibatch, and its data term."""
     path_key, likelihood_key = jax.random.split(key)
-    model, posterior = fitted
+    model, posterior = fitted.model, fitted.posterior
     assert isinstance(posterior, GaussianPosterior)
     moments = posterior.propagate(model, batch.x, num_paths if len(model.layers) > 1 else 1, key=path_key)
     rows = model.data_term(moments, batch.y, bound="expected_log", key=likelihood_key)
@@ -58,10 +59,12 @@ def dsvi(
     learning_rate: float = 0.02,
     hidden_scale: float = 1e-2,
     final_scale: float = 1e-1,
+    snapshots: bool = False,
     step_scale: float = 1.0,
 ) -> Inference:
     """DSVI for a training set of `num_data` rows, with a learning-rate schedule over `steps`.
 
+    `snapshots` keeps models from along the way as further members of the predictive mixture, as NOVI does.
     `step_scale` multiplies the learning rate: the trainer lowers it after a divergence.
     """
     optimiser = adam(step_scale * learning_rate, steps)
@@ -82,4 +85,5 @@ def dsvi(
         }
         return DSVIState(fitted, opt_state), info
 
-    return Inference(init, step, lambda state: state.fitted)
+    method = Inference(init, step, lambda state: state.fitted)
+    return with_snapshots(method, steps) if snapshots else method

@@ -22,6 +22,7 @@ from novidgp import conjugate, stein
 from novidgp.dgp import DGP, Batch, Bound, Inducing, Scales, clip_hyperparameters
 from novidgp.generators import Implicit, Smooth, flatten, make_generator, unflatten
 from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
+from novidgp.inference.snapshots import with_snapshots
 from novidgp.likelihoods import GaussianNoise
 from novidgp.nets import MLP, mlp
 from novidgp.noise import normal
@@ -39,6 +40,7 @@ PAPER = {
     "network_rate": 1e-3,
     "model_rate": 2e-2,
     "clip": (1e-3, 1e3),
+    "snapshots": False,
 }
 
 SMALL_DATA = 2000
@@ -118,6 +120,7 @@ def novi(
     hidden_scale: float = 1e-2,
     final_scale: float = 1e-1,
     measure_every: int = 50,
+    snapshots: bool = True,
     step_scale: float = 1.0,
 ) -> Inference:
     """NOVI for a training set of `num_data` rows, with a learning-rate schedule over `steps`.
@@ -129,6 +132,7 @@ def novi(
     likelihood is Gaussian (`novidgp.conjugate`; `conjugate_rate` is the weight of the newest minibatch in
     its sums), and is otherwise as `"gradient"`. With the Gaussian part integrated no step needs the
     posterior's score at a draw, so the Stein discrepancy is measured every `measure_every` steps only.
+    `snapshots` keeps models from along the way as members of the predictive mixture.
     `PAPER` holds the paper's settings.
     """
 
@@ -386,4 +390,5 @@ def novi(
         optimisers = model_opt, generator_opt, critic_opt
         return NOVIState(model, sampler, opponent, *optimisers, sums, divergence, state.count + 1), info
 
-    return Inference(init, step, lambda state: Fitted(state.model, state.generator))
+    method = Inference(init, step, lambda state: Fitted(state.model, state.generator))
+    return with_snapshots(method, steps) if snapshots else method
