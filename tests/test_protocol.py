@@ -156,7 +156,7 @@ def test_a_classifier_in_double_precision_and_unwhitened_coordinates(method):
         state = inference.init(model, batch, key=key)
         keys = jax.random.split(key, 2)
         state, info = jax.lax.scan(lambda state, k: inference.step(state, batch, key=k), state, keys)
-        model, posterior = inference.fitted(state)
+        model, posterior, _ = inference.fitted(state)
         probability, _ = model.likelihood.moments(*posterior.propagate(model, batch.x, 4, key=key))
         return state, info, jnp.mean(probability, axis=0)
 

@@ -372,7 +372,7 @@ def test_the_validation_score_is_the_mixture_density_of_observed_targets():
 
 
 def test_validation_in_blocks_counts_every_row_once(monkeypatch):
-    model, posterior = fit(steps=10).fitted
+    model, posterior, _ = fit(steps=10).fitted
     shallow = type(model)(model.layers[:1], model.likelihood)  # one layer: no path noise, so blocks agree
     first = type(posterior)(
         *(leaves[:1] for leaves in (posterior.mean, posterior.log_diagonal, posterior.lower))

@@ -14,27 +14,33 @@ import numpy as np
 
 from novidgp.inference.base import Fitted, Inference, State, stacked
 
-SHARES = (0.3, 0.5, 0.7, 0.9)
-"""When, as shares of the steps, a snapshot is taken; the end is the fifth member of the mixture."""
+SHARES = (0.4, 0.6, 0.8)
+"""When, as shares of the steps, a snapshot is taken; the end is the last member of the mixture."""
 SETTLED = 300
 """The first step at which one may be: what has not settled yet would only blur."""
 
 
 class Trail(NamedTuple):
-    """A method's state, what it has left behind (on a leading axis), and its steps so far."""
+    """A method's state, its snapshots on a leading axis (not taken yet: the start), and its steps so far."""
 
     state: State
-    earlier: Fitted
+    taken: Fitted
     count: jax.Array
 
 
 def with_snapshots(inference: Inference, steps: int) -> Inference:
     """`inference`, with its snapshots as further members of what it fits.
 
-    A snapshot whose time has not come follows the current state: whenever a run ends, all are models to
-    predict with.
+    In place of a snapshot whose time has not come stands the current state: whenever a run ends, all members
+    are models to predict with.
     """
     times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED)
+
+    def replaced(taken, where, fitted):
+        """The snapshots, but for those that `where` says the one that is fitted now."""
+        return jax.tree.map(
+            lambda old, new: jnp.where(jnp.expand_dims(where, range(1, old.ndim)), new, old), taken, fitted
+        )
 
     def init(model, batch, *, key):
         state = inference.init(model, batch, key=key)
@@ -42,14 +48,14 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
 
     def step(trail, batch, *, key):
         state, info = inference.step(trail.state, batch, key=key)
-        count = trail.count + 1
-
-        def follow(old, new):
-            return jnp.where(jnp.expand_dims(count <= times, range(1, old.ndim)), new, old)
-
-        return Trail(state, jax.tree.map(follow, trail.earlier, inference.fitted(state)), count), info
+        due = trail.count + 1 == times
+        taken = jax.lax.cond(
+            jnp.any(due), lambda: replaced(trail.taken, due, inference.fitted(state)), lambda: trail.taken
+        )
+        return Trail(state, taken, trail.count + 1), info
 
     def fitted(trail):
-        return inference.fitted(trail.state)._replace(earlier=trail.earlier)
+        last = inference.fitted(trail.state)
+        return last._replace(earlier=replaced(trail.taken, trail.count < times, last))
 
     return Inference(init, step, fitted)
