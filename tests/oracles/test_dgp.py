@@ -15,6 +15,7 @@ from dense import lower_factor, make_layer
 
 from novidgp import dgp as dgp_module
 from novidgp.dgp import DGP, Batch
+from novidgp.initialise import ModelConfig, build_model
 from novidgp.layers import Moments
 from novidgp.likelihoods import GaussianNoise, StudentT
 from novidgp.posteriors import GaussianPosterior, propagate_samples
@@ -213,3 +214,17 @@ def test_marginal_and_sampled_propagation_agree():
     integrated, sampled = jax.jit(both)(jax.random.key(2))
     for (a, a_std), (b, b_std) in zip(estimates(integrated), estimates(sampled), strict=True):
         assert np.all(np.abs(a - b) < 5 * np.sqrt((a_std**2 + b_std**2) / paths))
+
+
+def test_a_deep_model_starts_where_a_shallow_one_does():
+    """Hidden layers pass their inputs on. What five layers add to them beyond what two do is a few per cent:
+    variances .01 and 3 * .0001 of what the inducing points leave open."""
+    x = np.random.default_rng(0).standard_normal((200, 3))
+
+    def added(layers):
+        model = build_model(ModelConfig(num_layers=layers, num_inducing=20), x, seed=0)
+        v = tuple(start[None] for start in model.inducing_start())
+        h = model.hidden(jnp.asarray(x, jnp.float32), v, key=jax.random.key(0))
+        return np.sqrt(np.mean((np.asarray(h[0]) - x) ** 2))
+
+    assert 0 < added(2) < added(5) < 1.1 * added(2)
