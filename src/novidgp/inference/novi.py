@@ -44,8 +44,8 @@ PAPER = {
 }
 
 SMALL_DATA = 2000
-"""Rows up to which the hyper-parameters beside a solved last layer learn at 0.01; else they do at 0.02, and
-always at `model_rate` if that is given."""
+"""Rows up to which hyper-parameters are soon overfitted: those beside a solved last layer learn at 0.01 and not
+at 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is)."""
 
 
 class NOVIState(NamedTuple):
@@ -120,7 +120,7 @@ def novi(
     hidden_scale: float = 1e-2,
     final_scale: float = 1e-1,
     measure_every: int = 50,
-    snapshots: bool = True,
+    snapshots: bool | None = None,
     step_scale: float = 1.0,
 ) -> Inference:
     """NOVI for a training set of `num_data` rows, with a learning-rate schedule over `steps`.
@@ -132,7 +132,7 @@ def novi(
     likelihood is Gaussian (`novidgp.conjugate`; `conjugate_rate` is the weight of the newest minibatch in
     its sums), and is otherwise as `"gradient"`. With the Gaussian part integrated no step needs the
     posterior's score at a draw, so the Stein discrepancy is measured every `measure_every` steps only.
-    `snapshots` keeps models from along the way as members of the predictive mixture.
+    `snapshots` keeps models from along the way as members of the predictive mixture (None: if rows are few).
     `PAPER` holds the paper's settings.
     """
 
@@ -391,4 +391,5 @@ def novi(
         return NOVIState(model, sampler, opponent, *optimisers, sums, divergence, state.count + 1), info
 
     method = Inference(init, step, lambda state: Fitted(state.model, state.generator))
-    return with_snapshots(method, steps) if snapshots else method
+    few = num_data <= SMALL_DATA
+    return with_snapshots(method, steps) if snapshots or (snapshots is None and few) else method
