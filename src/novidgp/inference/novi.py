@@ -44,8 +44,8 @@ PAPER = {
 }
 
 SMALL_DATA = 2000
-"""Rows up to which hyper-parameters are soon overfitted: those beside a solved last layer learn at 0.01 and not
-at 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is)."""
+"""Rows up to which hyper-parameters are soon overfitted. Beside a solved last layer they then learn at 0.01
+and not at 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is)."""
 
 
 class NOVIState(NamedTuple):
