@@ -11,6 +11,7 @@ from novidgp.dgp import Batch
 from novidgp.features import FEATURES
 from novidgp.inference import LATENT_METHODS, METHODS, make_inference
 from novidgp.initialise import ModelConfig, build_model
+from novidgp.predictive import _propagate
 
 LAPACK = re.compile(r"custom_call_target=\"lapack_\w+\".*?operand_layout_constraints=\{\w+\[([\d,]+)\]")
 
@@ -27,7 +28,12 @@ def test_no_lapack_call_is_batched(method):
     model = build_model(config, x, seed=0)
     state = jax.eval_shape(lambda key: inference.init(model, batch, key=key), jax.random.key(0))
     step = jax.jit(lambda state, batch, key: inference.step(state, batch, key=key))
-    program = step.lower(state, batch, jax.random.key(0)).compile().as_text()
-    shapes = [[int(size) for size in found.split(",")] for found in LAPACK.findall(program)]
-    assert shapes, "the step factorises kernel matrices, so its program must hold LAPACK calls"
-    assert all(np.prod(shape[:-2]) == 1 for shape in shapes)
+    check_lapack(step.lower(state, batch, jax.random.key(0)))
+    predict = jax.jit(lambda fitted, x, key: _propagate(fitted, x, 8, key))
+    check_lapack(predict.lower(jax.eval_shape(inference.fitted, state), batch.x, jax.random.key(0)))
+
+
+def check_lapack(lowered):
+    found = LAPACK.findall(lowered.compile().as_text())
+    assert found, "kernel matrices are factorised, so the program must hold LAPACK calls"
+    assert all(np.prod([int(size) for size in shape.split(",")][:-2]) == 1 for shape in found)
