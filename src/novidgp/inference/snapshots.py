@@ -34,7 +34,7 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
     In place of a snapshot whose time has not come stands the current state: whenever a run ends, all members
     are models to predict with.
     """
-    times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED)
+    times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED).astype(np.int32)
 
     def replaced(taken, where, fitted):
         """The snapshots, but for those that `where` says the one that is fitted now."""
