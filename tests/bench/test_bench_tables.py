@@ -197,6 +197,16 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(report):
     assert "<svg role" not in empty
 
 
+def test_pictures_show_methods_as_planned_and_variations_only_where_there_is_nothing_else():
+    suite = narrowed(SUITES["uci"], datasets=["boston"], methods=["novi", "dsvi"], layers=[2])
+    planned, varied = (fake.records(narrowed(suite, options=options)) for options in (None, {"num_paths": 2}))
+    label, key = "novi, num_paths=2", "<li><svg"
+    both, alone = page({"uci": planned + varied}), page({"uci": varied})
+    assert not any(label in line for line in both.splitlines() if key in line)
+    assert label in both
+    assert any(label in line for line in alone.splitlines() if key in line)
+
+
 def test_text_in_the_report_is_escaped():
     fit = Fit("boston", "random", 0, "dsvi", 2, 100, 1000)
     bad = fake.record(fit, "failed") | {"error": "ValueError: <script>alert(1)</script>"}

@@ -115,9 +115,10 @@ def _code(text: str) -> str:
 
 def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str]]:
     """Title, explanation and content of every picture section."""
-    uci = [*groups.get("uci", ()), *groups.get("additional", ())]
-    by_depth = figures.depth_panels(SUITES["uci"], groups.get("uci", ()), "rmse", "RMSE")
-    by_depth += figures.depth_panels(SUITES["additional"], groups.get("additional", ()), "rmse", "RMSE")
+    eight, additional = (_as_planned(groups.get(name, ())) for name in ("uci", "additional"))
+    uci = [*eight, *additional]
+    by_depth = figures.depth_panels(SUITES["uci"], eight, "rmse", "RMSE")
+    by_depth += figures.depth_panels(SUITES["additional"], additional, "rmse", "RMSE")
     ablation, race = groups.get("ablation", ()), groups.get("race", ())
     run_uci = "novidgp bench run uci"
     return [
@@ -130,7 +131,7 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
         (
             "Average ranks",
             "Methods joined by a bar cannot be told apart at the 5 % level (Nemenyi’s critical difference).",
-            _grid(_rank_panels(groups.get("uci", ())), "wide") or _missing(run_uci),
+            _grid(_rank_panels(eight), "wide") or _missing(run_uci),
         ),
         (
             "Ablation curves",
@@ -158,6 +159,11 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
             _pictured(figures.cost_panels(uci, "RMSE"), uci, run_uci),
         ),
     ]
+
+
+def _as_planned(group: Sequence[Entry]) -> Sequence[Entry]:
+    """The methods as the suite runs them, if any: variations of theirs would crowd a picture."""
+    return [entry for entry in group if entry.label == entry.fit.method] or group
 
 
 def _rank_panels(group: Sequence[Entry]) -> list[Panel]:
