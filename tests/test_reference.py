@@ -23,7 +23,7 @@ SAMPLER = demo_posterior.METHODS["long SGHMC run"][2]
 SETTINGS = {
     "reference": (15_000, SAMPLER),
     "sghmc": (6_000, SAMPLER),
-    "novi": (6_000, demo_posterior.METHODS["NOVI"][2]),
+    "novi": (6_000, demo_posterior.METHODS["NOVI"][2] | {"snapshots": False}),  # nothing but q moves here
     "ipvi": (3_000, {"num_samples": 64, "noise_dim": 8}),
 }
 pytestmark = pytest.mark.slow

@@ -79,9 +79,9 @@ class DGP(eqx.Module):
     ) -> Float[Array, "*k n d"]:
         """What the last layer sees: one path per draw through the layers before it.
 
-        With `scales` (in whitened coordinates) V is Gaussian around each draw where a layer has one, and
-        integrated out row by row;
-        if `tied`, a row's paths share one draw of it in the hidden layers instead: one function, k inputs.
+        With `scales` (in whitened coordinates) V is Gaussian around each draw, where a layer has one, and
+        integrated out row by row; if `tied`, a row's paths share one draw of it in the hidden layers instead:
+        one function, k inputs.
         A model with a latent variable takes it from `latent`, or else draws it from the prior.
         """
         v = self.white(v)
