@@ -8,7 +8,6 @@ standard deviation by .27.
 
 import functools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ SAMPLER = demo_posterior.METHODS["long SGHMC run"][2]
 SETTINGS = {
     "reference": (15_000, SAMPLER),
     "sghmc": (6_000, SAMPLER),
-    "novi": (6_000, demo_posterior.METHODS["NOVI"][2] | {"snapshots": False}),  # nothing but q moves here
+    "novi": (6_000, demo_posterior.METHODS["NOVI"][2]),
     "ipvi": (3_000, {"num_samples": 64, "noise_dim": 8}),
 }
 pytestmark = pytest.mark.slow
@@ -35,14 +34,11 @@ def infer(name):
     steps, options = SETTINGS.get(name, (3_000, {}))
     model, data = demo_posterior.problem()
     method = "sghmc" if name == "reference" else name
-    inference = make_inference(method, len(data.x), steps, **options)
-
-    def step(state, key):
-        state, _ = inference.step(state, data, key=key)
-        return eqx.tree_at(lambda s: getattr(s, "fitted", s).model, state, model), None
+    inference = demo_posterior.held(make_inference(method, len(data.x), steps, **options), model)
 
     def run(key):
-        state, _ = jax.lax.scan(step, inference.init(model, data, key=key), jax.random.split(key, steps))
+        start, keys = inference.init(model, data, key=key), jax.random.split(key, steps)
+        state, _ = jax.lax.scan(lambda s, k: inference.step(s, data, key=k), start, keys)
         v = inference.fitted(state).posterior.sample(DRAWS, key=key)
         mean, variance = model.propagate(GRID, v, key=key)
         total = jnp.var(mean, axis=0) + jnp.mean(jnp.broadcast_to(variance, mean.shape), axis=0)

@@ -14,13 +14,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from novidgp.dgp import DGP, Batch
-from novidgp.inference import make_inference
+from novidgp.inference import Inference, make_inference
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.plots import posterior_slices
 from novidgp.train import train
 
 NUM_POINTS = 7
-_NEURAL = {"num_samples": 64, "noise_dim": 8, "lower_rate": 0.02, "last_layer": "gradient", "model_rate": 0.0}
+_NEURAL = {
+    "num_samples": 64,
+    "noise_dim": 8,
+    "lower_rate": 0.02,
+    "last_layer": "gradient",
+    "snapshots": False,
+}
 METHODS: dict[str, tuple[str, int, dict]] = {
     "long SGHMC run": (
         "sghmc",
@@ -32,7 +38,6 @@ METHODS: dict[str, tuple[str, int, dict]] = {
             "bound": "expected_log",  # the bound of the others: the same posterior
             "num_paths": 8,
             "step_size": 0.02,
-            "model_rate": 0.0,
         },
     ),
     "NOVI": (
@@ -56,6 +61,16 @@ def problem() -> tuple[DGP, Batch]:
     return model, Batch(jnp.asarray(x, jnp.float32), jnp.asarray(np.sign(x), jnp.float32))
 
 
+def held(inference: Inference, model: DGP) -> Inference:
+    """`inference` of V alone: after every step the hyper-parameters are put back where they were."""
+
+    def step(state, batch, *, key):
+        state, info = inference.step(state, batch, key=key)
+        return eqx.tree_at(lambda s: getattr(s, "fitted", s).model, state, model), info
+
+    return inference._replace(step=step)
+
+
 def draws(steps: int, seed: int, methods: Mapping = METHODS, count: int = 4000) -> dict[str, np.ndarray]:
     """`(count, d)` draws of all inducing outputs from every method."""
     model, data = problem()
@@ -64,7 +79,7 @@ def draws(steps: int, seed: int, methods: Mapping = METHODS, count: int = 4000) 
         length = times * steps
 
         def make(step_scale, name=name, length=length, options=options):
-            return make_inference(name, len(data.x), length, step_scale=step_scale, **options)
+            return held(make_inference(name, len(data.x), length, step_scale=step_scale, **options), model)
 
         result = train(make, model, data, steps=length, batch_size=len(data.x), seed=seed, chunk=500)
         v = result.fitted.posterior.sample(count, key=jax.random.key(seed))
