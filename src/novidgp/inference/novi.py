@@ -11,6 +11,7 @@ the generator's own score. The critic then needs neither data nor the posterior'
 `E[J^T (score_p - r)]`, and one pass through the likelihood per step serves generator and hyper-parameters.
 """
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -46,6 +47,9 @@ PAPER = {
 SMALL_DATA = 2000
 """Rows up to which hyper-parameters are soon overfitted. Beside a solved last layer they then learn at 0.01
 and not at 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is)."""
+
+NORMAL_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
+"""Of one standard normal variable."""
 
 
 class NOVIState(NamedTuple):
@@ -305,8 +309,8 @@ def novi(
             white = jax.lax.stop_gradient(shift) + normal(noise_key, shift.shape, shift.dtype)
             push = jax.lax.stop_gradient(-white_score(opponent)(white))
             pushed = jnp.mean(jnp.sum(push * shift, axis=-1))
-            entropy = sum(jnp.sum(d) for d in sampler.log_diagonal) + pushed - jax.lax.stop_gradient(pushed)
-            return data + prior + entropy, (data, sampler, sums)
+            entropy = shift.shape[-1] * NORMAL_ENTROPY + sum(jnp.sum(d) for d in sampler.log_diagonal)
+            return data + prior + entropy + pushed - jax.lax.stop_gradient(pushed), (data, sampler, sums)
 
         (value, (data, sampler, sums)), gradients = jax.value_and_grad(
             evidence_bound, argnums=(0, 1), has_aux=True
