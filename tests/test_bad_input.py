@@ -7,6 +7,8 @@ import pytest
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp import estimator as estimator_module
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
 LABELS = (Y > 0).astype(int)

@@ -11,6 +11,8 @@ from novidgp.likelihoods import latent_width, make_likelihood
 from novidgp.predictive import Predictive
 from novidgp.preprocessing import Standardiser, identity, standardiser
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 PATHS, ROWS = 6, 4
 KEY = jax.random.key(0)
 

@@ -4,7 +4,6 @@ Sizes are tiny and programs compiled without optimisation: what is checked is th
 """
 
 import functools
-import os
 import subprocess
 import sys
 
@@ -30,16 +29,8 @@ MODELS = {
     "unwhitened-two-targets": {"whiten": False, "num_targets": 2},
     "one-layer-three-classes": {"num_layers": 1, "likelihood": "softmax", "num_classes": 3},
 }
-QUICK_ENVIRONMENT = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 every_method = pytest.mark.parametrize("method", METHODS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling takes nearly all of the time here."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def rows():
@@ -210,6 +201,6 @@ def test_every_saved_model_predicts_the_same_in_a_new_process(tmp_path):
     for method in METHODS:
         fitted(method).save(tmp_path / f"{method}.novidgp")
     command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
-    subprocess.run(command, check=True, capture_output=True, env=os.environ | QUICK_ENVIRONMENT)
+    subprocess.run(command, check=True, capture_output=True)
     for method in METHODS:
         np.testing.assert_array_equal(np.load(tmp_path / f"{method}.npy"), fitted(method).predict(x))

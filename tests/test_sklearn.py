@@ -18,6 +18,8 @@ import novidgp
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.persist import ModelFileError
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SMALL = {
     "num_layers": 1,
     "num_inducing": 5,

@@ -21,6 +21,8 @@ from novidgp.persist import ModelFileError, load_metadata, save
 from novidgp.progress import describe, progress_bar
 from novidgp.train import train
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROWS = 20
 
 
