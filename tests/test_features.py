@@ -8,6 +8,8 @@ from novidgp import DGPClassifier, DGPRegressor, load_model
 from novidgp.initialise import ModelConfig, build_model, inducing_points
 from novidgp.validation import check_features
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 QUICK = {"num_layers": 1, "num_inducing": 5, "max_steps": 3, "num_predict_samples": 5, "random_state": 0}
 
 

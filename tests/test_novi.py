@@ -409,11 +409,12 @@ def test_minibatches_weigh_the_same_until_there_are_many():
     model, batch, _ = exact_case()
     first, second = (Batch(*(a[part] for a in batch)) for part in (slice(0, 3), slice(3, 6)))
     inference = novi(6, 10, network=False, model_rate=0.0, conjugate_rate=0.1)
+    step = jax.jit(inference.step)
 
     def sums(*batches):
         state = inference.init(model, batch, key=jax.random.key(0))
         for rows in batches:
-            state, _ = inference.step(state, rows, key=jax.random.key(1))
+            state, _ = step(state, rows, key=jax.random.key(1))
         return state.sums
 
     mean = jax.tree.map(lambda a, b: (a + b) / 2, sums(first), sums(second))
