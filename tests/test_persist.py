@@ -14,8 +14,6 @@ import safetensors.numpy
 from novidgp import persist
 from novidgp.persist import ModelFileError
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ARRAYS = {
     "scalar": np.float32(2.5),
     "transposed": np.arange(6.0).reshape(2, 3).T,
