@@ -48,7 +48,7 @@ def test_snapshots_are_of_the_steps_they_should_be(planned, done, kept):
     trail = jax.lax.fori_loop(0, done, lambda _, s: inference.step(s, None, key=None)[0], trail)
     fitted = inference.fitted(trail)
     assert fitted.model == done
-    np.testing.assert_array_equal(fitted.earlier.model, kept)
+    np.testing.assert_array_equal(fitted.others.model, kept)
     np.testing.assert_array_equal(fitted.members().posterior[:, 0], [*kept, done])
 
 
@@ -60,7 +60,7 @@ def several():
         draws = np.random.default_rng(seed).standard_normal
         point = tuple(jnp.asarray(draws((m, p)), jnp.float32) for m, p in model.inducing_shapes())
         singles.append(Fitted(model, Delta(point)))
-    return singles, singles[-1]._replace(earlier=stacked(singles[:-1]))
+    return singles, singles[-1]._replace(others=stacked(singles[:-1]))
 
 
 def predictive(fitted, paths, key):
@@ -99,7 +99,7 @@ def test_dsvi_can_keep_them_too_and_a_file_holds_them(tmp_path):
     options = {"inference": "dsvi", "num_inducing": 4, "max_steps": 340, "random_state": 0}
     plain = DGPRegressor(**options).fit(ROWS, TARGETS[:, 0])
     model = DGPRegressor(**options, inference_options={"snapshots": True}).fit(ROWS, TARGETS[:, 0])
-    assert plain.snapshots_ is None
+    assert plain.others_ is None
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)  # another program, 340 steps
     jax.tree.map(close, model.model_, plain.model_)
     assert np.any(model.predict(ROWS) != plain.predict(ROWS))

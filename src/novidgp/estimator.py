@@ -15,8 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp import persist
-from novidgp.dgp import Batch
+from novidgp.dgp import DGP, Batch
 from novidgp.inference import LATENT_METHODS, METHODS, Fitted, make_inference, presets
+from novidgp.inference.base import stacked
 from novidgp.initialise import ModelConfig, build_model
 from novidgp.predictive import Predictive, predictives
 from novidgp.preprocessing import Standardiser, hold_out, identity, pad_rows, standardiser
@@ -44,6 +45,13 @@ def precision(dtype: str):
     return jax.enable_x64(dtype == "float64")
 
 
+def starting_models(config: ModelConfig, inputs: np.ndarray, *, seed: int, starts: int) -> DGP:
+    """The model to start from, or several of them on a leading axis: the first is the same in any case."""
+    others = np.random.default_rng([seed, 3]).integers(LARGEST_SEED, size=starts - 1)
+    models = [build_model(config, inputs, seed=int(number)) for number in (seed, *others)]
+    return models[0] if starts == 1 else stacked(models)
+
+
 class DGPEstimator(BaseEstimator, abc.ABC):
     """What the two estimators share: parameters, training, blocks of predictions, files."""
 
@@ -65,6 +73,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         latent_dim="auto",
         features=None,
         max_steps=2000,
+        starts=1,
         batch_size=1000,
         num_predict_samples=100,
         validation_fraction=None,
@@ -88,6 +97,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.latent_dim = latent_dim
         self.features = features
         self.max_steps = max_steps
+        self.starts = starts
         self.batch_size = batch_size
         self.num_predict_samples = num_predict_samples
         self.validation_fraction = validation_fraction
@@ -139,18 +149,19 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         config = ModelConfig(**metadata["config"])
         method = metadata["method"]
         name, num_data, steps = method["name"], method["num_data"], method["steps"]
+        starts = method["starts"]
         options = check_inference(name, method["options"], METHODS)
         width = metadata["n_features_in"]
 
         def start() -> Fitted:
-            model = build_model(config, np.zeros((1, width)), seed=0)
-            inference = make_inference(name, num_data, steps, **options)
+            model = starting_models(config, np.zeros((1, width)), seed=0, starts=starts)
+            inference = make_inference(name, num_data, steps, starts=starts, **options)
             batch = Batch(*(jnp.zeros((1, columns), config.dtype) for columns in (width, config.num_targets)))
             return inference.fitted(inference.init(model, batch, key=jax.random.key(0)))
 
         with precision(config.dtype):
             fitted = persist.arrays_to_tree(jax.eval_shape(start), arrays, "fitted")
-        self.model_, self.posterior_, self.snapshots_ = jax.tree.map(np.asarray, fitted)
+        self.model_, self.posterior_, self.others_ = jax.tree.map(np.asarray, fitted)
         self.config_ = config
         self._method = method | {"options": options}
         self.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
@@ -184,7 +195,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_choice("mean", self.mean, MEANS)
         check_choice("dtype", self.dtype, DTYPES)
         check_kernel(self.kernel)
-        for name in ("num_layers", "num_inducing", "max_steps", "batch_size", "num_predict_samples"):
+        counts = ("num_layers", "num_inducing", "max_steps", "starts", "batch_size", "num_predict_samples")
+        for name in counts:
             check_integer(name, getattr(self, name))
         for name in ("hidden_dim", "patience"):
             check_integer(name, getattr(self, name), optional=True)
@@ -240,7 +252,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         inputs = standardiser(X)
         targets = standardiser(y) if scale_targets else identity(y.shape[1])
         rows = pad_rows(X, y) if len(X) <= self.batch_size else (X, y)
-        num_data, steps = len(rows[0]), int(self.max_steps)
+        num_data, steps, starts = len(rows[0]), int(self.max_steps), int(self.starts)
 
         def batch(X, y):
             return Batch(
@@ -248,12 +260,14 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
 
         def make(step_scale: float):
-            return make_inference(self.inference, num_data, steps, step_scale=step_scale, **options)
+            return make_inference(
+                self.inference, num_data, steps, starts=starts, step_scale=step_scale, **options
+            )
 
         with precision(config.dtype):
             result = train(
                 make,
-                build_model(config, inputs.inputs(X), seed=seed),
+                starting_models(config, inputs.inputs(X), seed=seed, starts=starts),
                 batch(*rows),
                 steps=steps,
                 batch_size=num_data if len(X) <= self.batch_size else int(self.batch_size),
@@ -273,9 +287,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.model_, self.posterior_, self.snapshots_ = jax.tree.map(np.asarray, result.fitted)
+        self.model_, self.posterior_, self.others_ = jax.tree.map(np.asarray, result.fitted)
         self.config_ = config
-        self._method = {"name": self.inference, "num_data": num_data, "steps": steps, "options": options}
+        self._method = {
+            "name": self.inference,
+            "num_data": num_data,
+            "steps": steps,
+            "starts": starts,
+            "options": options,
+        }
         self.input_scaling_ = inputs
         self.target_scaling_ = targets
         self.history_ = result.history
@@ -285,7 +305,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.fit_notes_ = tuple(result.notes)
 
     def _fitted(self) -> Fitted:
-        return Fitted(self.model_, self.posterior_, self.snapshots_)
+        return Fitted(self.model_, self.posterior_, self.others_)
 
     def _blocks(self, X) -> Iterator[tuple[slice, Predictive]]:
         """Predictives of checked inputs, block by block. To be consumed within `precision`."""

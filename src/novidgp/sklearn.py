@@ -45,6 +45,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     features : a network in front of the first layer (deep kernel learning): None, `mlp`, or a dict of some of
         `width`, `depth`, `activation`, `outputs` (number of features) and `trainable`.
     max_steps, batch_size : training steps and rows per step.
+    starts : models trained side by side from different starts, whose mixture predicts; 2 take twice the time.
     num_predict_samples : posterior paths of a prediction.
     validation_fraction, patience : share of the rows held out to choose the best model; chunks of 100 steps
         without progress (on the held-out rows, or of the training loss without them) after which to stop.
@@ -56,8 +57,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     Attributes
     ----------
     model_, posterior_ : the fitted DGP and the posterior over its inducing outputs.
-    snapshots_ : models and posteriors from along the way, on a leading axis, that predictions are a mixture
-        over as well; None for methods that keep none.
+    others_ : further models and posteriors that predictions are a mixture over, on a leading axis: snapshots
+        from along the way, other starts; None if there are none.
     history_ : dict of arrays, one entry per step (`loss`, ...).
     n_iter_, fit_status_ : steps done and how training ended.
     n_features_in_, feature_names_in_ : as in scikit-learn.

@@ -60,6 +60,9 @@ def fit_command(
         typer.Option(help="gaussian, student-t, heteroscedastic, poisson; for classes bernoulli, softmax."),
     ] = "auto",
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2000,
+    starts: Annotated[
+        int, typer.Option(min=1, help="Models trained from different starts, to predict with their mixture.")
+    ] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 1000,
     validation_fraction: Annotated[
         float | None, typer.Option(help="Share of rows that choose the best model.")
@@ -129,6 +132,7 @@ def fit_command(
         "kernel": kernel,
         "likelihood": likelihood,
         "max_steps": steps,
+        "starts": starts,
         "batch_size": batch_size,
         "validation_fraction": validation_fraction,
         "patience": patience,

@@ -10,6 +10,7 @@ from novidgp.inference.iwvi import iwvi, iwvi_dreg
 from novidgp.inference.ml import ml
 from novidgp.inference.novi import PAPER, novi
 from novidgp.inference.sghmc import sghmc
+from novidgp.inference.starts import with_starts
 
 METHODS: dict[str, Callable[..., Inference]] = {
     "novi": novi,
@@ -33,9 +34,13 @@ def presets(name: str) -> dict[str, dict]:
 
 
 @functools.lru_cache(maxsize=64)
-def make_inference(name: str, num_data: int, steps: int, **options) -> Inference:
-    """The method called `name`. Equal arguments give the same object, so that its compiled step is reused."""
-    return METHODS[name](num_data, steps, **options)
+def make_inference(name: str, num_data: int, steps: int, *, starts: int = 1, **options) -> Inference:
+    """The method called `name`, for models stacked on a leading axis if it has more than one of the `starts`.
+
+    Equal arguments give the same object, so that its compiled step is reused.
+    """
+    method = METHODS[name](num_data, steps, **options)
+    return method if starts == 1 else with_starts(method)
 
 
 __all__ = ["LATENT_METHODS", "METHODS", "Fitted", "Inference", "make_inference", "presets"]

@@ -22,20 +22,18 @@ Info = dict[str, jax.Array]
 class Fitted(NamedTuple):
     """What prediction needs, and all that is saved: the model and a posterior over its inducing outputs.
 
-    Where a method keeps snapshots, predictions are a mixture over these too, with equal weights.
+    Where a method keeps snapshots or has several starts, predictions are a mixture, with equal weights.
     """
 
     model: DGP
     posterior: Posterior
-    earlier: "Fitted | None" = None
-    """Snapshots, on a leading axis."""
+    others: "Fitted | None" = None
+    """The other members of the mixture, on a leading axis."""
 
     def members(self) -> "Fitted":
         """All models of the mixture on a leading axis, the last one last."""
-        last = stacked([self._replace(earlier=None)])
-        return (
-            last if self.earlier is None else jax.tree.map(lambda *a: jnp.concatenate(a), self.earlier, last)
-        )
+        last = stacked([self._replace(others=None)])
+        return last if self.others is None else jax.tree.map(lambda *a: jnp.concatenate(a), self.others, last)
 
 
 def stacked(trees: Sequence[Any]) -> Any:

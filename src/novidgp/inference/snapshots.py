@@ -56,6 +56,6 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
 
     def fitted(trail):
         last = inference.fitted(trail.state)
-        return last._replace(earlier=replaced(trail.taken, trail.count < times, last))
+        return last._replace(others=replaced(trail.taken, trail.count < times, last))
 
     return Inference(init, step, fitted)
