@@ -38,6 +38,10 @@ def _novi(**options):
     return {"inference": "novi", "inference_options": options}
 
 
+def _dsvi(**options):
+    return {"inference": "dsvi", "inference_options": options}
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -53,7 +57,7 @@ def _novi(**options):
         (_novi(activation="tahn"), r"Did you mean 'tanh'\?"),
         (_novi(num_samples=0), "too small"),
         (_novi(objective="kll"), r"inference_options\['objective'\]='kll' .*Did you mean 'kl'\?"),
-        ({"inference_options": {"learning_rat": 0.1}}, r"Did you mean 'learning_rate'\?.*inference='dsvi'"),
+        (_dsvi(learning_rat=0.1), r"Did you mean 'learning_rate'\?.*inference='dsvi'"),
         ({"inference_options": {"step_scale": 0.1}}, r"inference_options key='step_scale' is unknown"),
         ({"num_layers": 0}, "num_layers=0 is too small"),
         ({"num_inducing": -5}, "num_inducing=-5 is too small"),
@@ -81,7 +85,7 @@ def test_parameters(parameters, message):
         ({"inference_options": "fast"}, "inference_options must be a dict"),
         ({"inference_options": {"num_paths": {}}}, "must be a plain value"),
         ({"inference_options": {"num_paths": "many"}}, r"inference_options\['num_paths'\].*'many'"),
-        ({"inference_options": {"learning_rate": "fast"}}, "must be a number, got 'fast'"),
+        (_dsvi(learning_rate="fast"), "must be a number, got 'fast'"),
         (_novi(network="False"), "must be True or False, got 'False'"),
     ],
 )

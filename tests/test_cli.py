@@ -1,5 +1,6 @@
 """The commands, run in process on small tables; the examples of README and docs, run as written."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -13,8 +14,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from novidgp import DGPRegressor
 from novidgp.cli import app
-from novidgp.cli.fit import parse_options
+from novidgp.cli.fit import fit_command, parse_options
 from novidgp.inference import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +86,16 @@ def test_help_is_quick():
 def test_every_command_has_help():
     for command in ([], ["fit"], ["predict"], ["evaluate"], ["doctor"], ["demo"], ["data"], ["version"]):
         assert run(*command, "--help").output
+
+
+def test_fit_has_the_defaults_of_the_estimators():
+    names = {"layers": "num_layers", "inducing": "num_inducing", "hidden": "hidden_dim", "steps": "max_steps"}
+    parameters = inspect.signature(fit_command).parameters
+    ours = {names.get(name, name): parameter.default for name, parameter in parameters.items()}
+    theirs = DGPRegressor().get_params()
+    shared = ours.keys() & theirs.keys()
+    assert {"inference", "preset", "num_layers", "max_steps", "starts", "kernel", "batch_size"} <= shared
+    assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
 
 
 def test_version():
@@ -174,8 +186,8 @@ def test_user_errors_are_one_line(work, tmp_path):
     assert "Did you mean 'rq'" in refused("fit", table, "-t", "price", "--kernel", "rqq")
     assert "Did you mean 'mlp'" in refused("fit", table, "-t", "price", "--features", "mpl")
     assert "too small" in refused("fit", table, "-t", "price", "--latent-dim", "-1")
-    assert "learning_rate" in refused("fit", table, "-t", "price", "--set", "learnin_rate=0.1")
-    assert "must be a number" in refused("fit", table, "-t", "price", "--set", "learning_rate=fast")
+    assert "model_rate" in refused("fit", table, "-t", "price", "--set", "modl_rate=0.1")
+    assert "must be a number" in refused("fit", table, "-t", "price", "--set", "model_rate=fast")
     assert "not a novidgp file" in refused("evaluate", table, table)
     assert "lacks 'city'" in refused_prediction(model, houses().drop(columns="city"), tmp_path)
     assert "'Mons'" in refused_prediction(model, houses().replace({"city": {"Ghent": "Mons"}}), tmp_path)
@@ -223,8 +235,6 @@ def test_unused_columns_and_reduced_inducing_points_are_warned_of(work, tmp_path
 
 
 def test_a_model_saved_from_python_is_explained(tmp_path):
-    from novidgp import DGPRegressor
-
     X = np.linspace(0, 1, 20)[:, None]
     DGPRegressor(num_layers=1, num_inducing=5, max_steps=2).fit(X, X[:, 0]).save(tmp_path / "m.novidgp")
     np.savez(tmp_path / "t.npz", X=X, y=X[:, 0])

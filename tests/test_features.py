@@ -54,7 +54,7 @@ def test_trained_features_move_and_frozen_ones_stay(inference):
 def test_deep_kernel_learning_finds_a_direction_that_no_lengthscale_can():
     X, y = wave(300, 1)
     X_test, y_test = wave(300, 2)
-    settings = {"num_layers": 1, "num_inducing": 40, "max_steps": 400, "random_state": 0}
+    settings = {"inference": "dsvi", "num_layers": 1, "num_inducing": 40, "max_steps": 400, "random_state": 0}
     errors = [
         np.sqrt(np.mean((DGPRegressor(features=f, **settings).fit(X, y).predict(X_test) - y_test) ** 2))
         for f in (None, "mlp")

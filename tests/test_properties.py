@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from novidgp import DGPClassifier, DGPRegressor
 
 SETTINGS = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-PARAMETERS = {"num_inducing": 5, "max_steps": 5, "num_predict_samples": 4, "random_state": 0}
+PARAMETERS = {
+    "inference": "dsvi",
+    "num_inducing": 5,
+    "max_steps": 5,
+    "num_predict_samples": 4,
+    "random_state": 0,
+}
 
 
 @st.composite

@@ -21,6 +21,7 @@ from novidgp.persist import ModelFileError
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SMALL = {
+    "inference": "dsvi",
     "num_layers": 1,
     "num_inducing": 5,
     "max_steps": 60,

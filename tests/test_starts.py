@@ -17,7 +17,13 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 ROWS = np.random.default_rng(0).standard_normal((40, 2))
 TARGETS = np.sin(2 * ROWS[:, 0]) + 0.1 * ROWS[:, 1]
-SMALL = {"num_inducing": 5, "max_steps": 20, "num_predict_samples": 8, "random_state": 0}
+SMALL = {
+    "inference": "dsvi",
+    "num_inducing": 5,
+    "max_steps": 20,
+    "num_predict_samples": 8,
+    "random_state": 0,
+}
 
 
 def run(inference, model, data, keys):
@@ -59,7 +65,8 @@ def test_starts_differ_and_the_first_is_that_of_a_single_one():
 @pytest.mark.parametrize("inference", ["novi", "sghmc"])
 def test_files_hold_all_starts_and_snapshots(inference, tmp_path):
     options = {"snapshots": True} if inference == "novi" else None
-    model = DGPRegressor(inference, starts=2, inference_options=options, **SMALL).fit(ROWS, TARGETS)
+    settings = SMALL | {"inference": inference, "inference_options": options, "starts": 2}
+    model = DGPRegressor(**settings).fit(ROWS, TARGETS)
     assert len(model.others_.model.layers[0].inducing) == (7 if inference == "novi" else 1)
     model.save(tmp_path / "model.novi")
     np.testing.assert_array_equal(load_model(tmp_path / "model.novi").predict(ROWS), model.predict(ROWS))

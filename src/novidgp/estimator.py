@@ -60,7 +60,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def __init__(
         self,
-        inference="dsvi",
+        inference="novi",
         preset="default",
         num_layers=2,
         num_inducing=100,
@@ -72,7 +72,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         whiten=True,
         latent_dim="auto",
         features=None,
-        max_steps=2000,
+        max_steps=1000,
         starts=1,
         batch_size=1000,
         num_predict_samples=100,
@@ -149,7 +149,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         config = ModelConfig(**metadata["config"])
         method = metadata["method"]
         name, num_data, steps = method["name"], method["num_data"], method["steps"]
-        starts = method["starts"]
+        starts = method.get("starts", 1)
         options = check_inference(name, method["options"], METHODS)
         width = metadata["n_features_in"]
 
@@ -283,7 +283,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         if result.status == "diverged":
             warnings.warn(
                 f"Training diverged after {result.steps} steps ({'; '.join(result.notes)}); the model is the "
-                "last finite one. Lower inference_options={'learning_rate': ...} or use dtype='float64'.",
+                "last finite one. Use dtype='float64', or lower the rates in inference_options.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

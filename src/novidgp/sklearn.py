@@ -30,7 +30,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
 
     Parameters
     ----------
-    inference : `novi` or `dsvi`, see `novidgp.inference.METHODS`; `preset` names a set of its options (`novi`
+    inference : `novi`, or another of `novidgp.inference.METHODS`; `preset` names a set of its options (`novi`
         has `default` and `paper`), `inference_options` is a dict of options on top.
     num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
         number of features, at most 30).

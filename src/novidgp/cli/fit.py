@@ -31,8 +31,8 @@ def fit_command(
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
     ] = 0.0,
     inference: Annotated[
-        str, typer.Option(help="Inference method: dsvi, novi, sghmc, ipvi, iwvi, iwvi-dreg or ml.")
-    ] = "dsvi",
+        str, typer.Option(help="Inference method: novi, dsvi, sghmc, ipvi, iwvi, iwvi-dreg or ml.")
+    ] = "novi",
     preset: Annotated[
         str, typer.Option(help="Settings of the method; novi has default and paper.")
     ] = "default",
@@ -59,7 +59,7 @@ def fit_command(
         str,
         typer.Option(help="gaussian, student-t, heteroscedastic, poisson; for classes bernoulli, softmax."),
     ] = "auto",
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1000,
     starts: Annotated[
         int, typer.Option(min=1, help="Models trained from different starts, to predict with their mixture.")
     ] = 1,
