@@ -11,7 +11,6 @@ from novidgp import DGPClassifier, DGPRegressor
 
 SETTINGS = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 PARAMETERS = {
-    "inference": "dsvi",
     "num_inducing": 5,
     "max_steps": 5,
     "num_predict_samples": 4,

@@ -28,6 +28,8 @@ SMALL = {
     "num_predict_samples": 8,
     "inference_options": {"learning_rate": 0.05},
 }
+DEFAULT = {"num_layers": 1, "num_inducing": 5, "max_steps": 20, "num_predict_samples": 8}
+"""With the default method; `SMALL` has the one that compiles soonest."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def fitted(curve):
     return DGPRegressor(**SMALL | {"num_layers": 2, "num_inducing": 10}, random_state=0).fit(*curve)
 
 
-@parametrize_with_checks([DGPRegressor(**SMALL), DGPClassifier(**SMALL)])
+@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
