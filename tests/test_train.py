@@ -505,3 +505,18 @@ def test_the_bar_is_silent_without_a_terminal_and_drawn_on_stderr_with_one(capfd
 
 def test_the_bar_names_the_loss_first():
     assert describe({"gradient_norm": 12.3456, "loss": 0.5}) == "loss 0.5  gradient norm 12.35"
+
+
+@pytest.mark.skipif(not train_module._MAPS.exists(), reason="memory maps are counted on Linux only")
+def test_programs_are_forgotten_before_memory_maps_run_out(monkeypatch):
+    """Programs compiled here, some hundred maps, are gone once there are more than allowed, and not before."""
+    keep = [jax.jit(lambda x, n=n: jnp.sin(x) @ jnp.cos(x.T) + n) for n in range(30)]
+    for function in keep:
+        function(jnp.ones((3, 3)))
+    held = train_module._MAPS.read_bytes().count(b"\n")
+    monkeypatch.setattr(train_module, "_MOST_MAPS", held + 100)
+    train_module._release_programs()
+    assert train_module._MAPS.read_bytes().count(b"\n") >= held - 50
+    monkeypatch.setattr(train_module, "_MOST_MAPS", held - 100)
+    train_module._release_programs()
+    assert train_module._MAPS.read_bytes().count(b"\n") < held - 100

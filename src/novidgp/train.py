@@ -9,6 +9,7 @@ copied first, which costs the memory that donation saves; and an interrupt could
 """
 
 import functools
+import gc
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -30,6 +31,8 @@ _VALIDATION_PATHS = 20
 _VALIDATION_ROWS = 256
 _PLATEAU_TOLERANCE = 1e-3
 _PLATEAU_WEIGHT = 0.3
+_MAPS = Path("/proc/self/maps")
+_MOST_MAPS = 30_000
 
 
 class Progress(NamedTuple):
@@ -97,6 +100,7 @@ def train(
     `progress=None` shows a bar if stderr is a terminal.
     """
     started = time.perf_counter()
+    _release_programs()
     seed = int(seed)
     _check(
         data, validation, steps=steps, batch_size=batch_size, chunk=chunk, checkpoint_every=checkpoint_every
@@ -247,6 +251,16 @@ def _log_likelihood(fitted, x, y, key):
 
 
 # --- between chunks -------------------------------------------------------------------------------
+
+
+def _release_programs() -> None:
+    """Forget compiled programs before the process has more memory maps than Linux allows it (65,530).
+
+    A fit of a new shape adds up to 2,000 of them, and at the limit the compiler crashes.
+    """
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @functools.lru_cache(maxsize=2)
