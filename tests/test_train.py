@@ -509,7 +509,7 @@ def test_the_bar_names_the_loss_first():
 
 @pytest.mark.skipif(not train_module._MAPS.exists(), reason="memory maps are counted on Linux only")
 def test_programs_are_forgotten_before_memory_maps_run_out(monkeypatch):
-    """Programs compiled here, some hundred maps, are gone once there are more than allowed, and not before."""
+    """Those compiled here, some hundred maps, are gone once there are more than allowed, and not before."""
     keep = [jax.jit(lambda x, n=n: jnp.sin(x) @ jnp.cos(x.T) + n) for n in range(30)]
     for function in keep:
         function(jnp.ones((3, 3)))
