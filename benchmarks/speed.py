@@ -56,10 +56,10 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     import jax
     import jax.numpy as jnp
 
-    from novidgp.dgp import Batch
+    from novidgp.model.dgp import Batch
     from novidgp.inference import make_inference
-    from novidgp.initialise import ModelConfig, build_model
-    from novidgp.linalg import single_threaded_lapack
+    from novidgp.model.build import ModelConfig, build_model
+    from novidgp.numerics.linalg import single_threaded_lapack
 
     X, y = toy_data(batch)
     data = Batch(jnp.asarray(X), jnp.asarray(y)[:, None])

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from novidgp.sklearn import DGPClassifier, DGPRegressor, load_model
+    from novidgp.estimators import DGPClassifier, DGPRegressor, load_model
 
     __version__: str
 
@@ -20,9 +20,9 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:
             return "0+unknown"
     if name in __all__:
-        from novidgp import sklearn
+        from novidgp import estimators
 
-        return getattr(sklearn, name)
+        return getattr(estimators, name)
     raise AttributeError(f"module 'novidgp' has no attribute {name!r}")
 
 

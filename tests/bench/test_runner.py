@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 
-import fake
+from support import fake
 import pytest
 from typer.testing import CliRunner
 
 from novidgp.bench import runner
 from novidgp.bench.methods import make_estimator, why_not
+from novidgp.bench.results import finished, fit_of, read_records
 from novidgp.bench.spec import Fit
-from novidgp.bench.store import finished, fit_of, read_records
 from novidgp.cli import app
 
 QUICK = [Fit("steps", "random", seed, "exact-gp") for seed in range(4)]

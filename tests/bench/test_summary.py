@@ -1,6 +1,6 @@
 """Means, ranks and tests, against numbers worked out by hand or by SciPy."""
 
-import fake
+from support import fake
 import numpy as np
 import pytest
 from scipy import stats

@@ -17,7 +17,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory, and no NOVIDGP_DATA: no test sees or writes the user's files."""
     directory = tmp_path / "cache"
     monkeypatch.delenv("NOVIDGP_DATA", raising=False)
-    monkeypatch.setattr("novidgp.datasets.store.cache_directory", lambda: directory)
+    monkeypatch.setattr("novidgp.datasets.cache.cache_directory", lambda: directory)
     return directory
 
 

@@ -34,7 +34,7 @@ def exact_gp(fit: Fit, problem: Problem) -> Regression:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    from novidgp.preprocessing import standardiser
+    from novidgp.numerics.scaling import standardiser
 
     scaling = standardiser(problem.X)
     kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from novidgp.bench.results import fit_of
 from novidgp.bench.runner import Event
-from novidgp.bench.store import fit_of
 
 _SHOWN = ("rmse", "nll", "accuracy", "seconds_per_step")
 

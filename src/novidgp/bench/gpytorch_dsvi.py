@@ -20,8 +20,8 @@ from scipy.stats import norm
 
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Regression
-from novidgp.initialise import inducing_points
-from novidgp.preprocessing import standardiser
+from novidgp.model.build import inducing_points
+from novidgp.numerics.scaling import standardiser
 
 BATCH_ROWS, TRAIN_SAMPLES, TEST_SAMPLES, PREDICT_ROWS = 1000, 10, 100, 500
 

@@ -103,7 +103,7 @@ class Curve:
     """A callback of the trainer: test and training scores along the way, its own time not counted."""
 
     def __init__(self, model: Any, problem: Problem):
-        from novidgp.preprocessing import identity, standardiser
+        from novidgp.numerics.scaling import identity, standardiser
 
         self.points: dict[str, list[float]] = {}
         self._model = model
@@ -133,7 +133,7 @@ class Curve:
         """RMSE or share of errors, and mean negative log density."""
         import jax
 
-        from novidgp.predictive import predictives
+        from novidgp.prediction.predictive import predictives
 
         paths, key = int(self._model.num_predict_samples), jax.random.key(0)
         wrong, densities = [], []

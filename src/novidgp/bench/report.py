@@ -10,10 +10,10 @@ from typing import Any
 
 from novidgp.bench import figures
 from novidgp.bench.figures import Panel
-from novidgp.bench.store import Record, failed
+from novidgp.bench.render import HEADINGS, Cell, Table, suite_tables
+from novidgp.bench.results import Record, failed
 from novidgp.bench.suites import SUITES, Suite
 from novidgp.bench.summary import Entry, average_ranks, depths, entries
-from novidgp.bench.tables import HEADINGS, Cell, Table, suite_tables
 
 
 def page(records: Mapping[str, Sequence[Record]]) -> str:

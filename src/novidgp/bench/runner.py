@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from novidgp.bench.results import Record, Results, failed, finished, fit_of
 from novidgp.bench.spec import Fit
-from novidgp.bench.store import Record, Results, failed, finished, fit_of
 from novidgp.bench.worker import cores, run_fit
 
 BACKENDS = ("loky", "dask", "ray", "sequential")

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from novidgp import metrics
 from novidgp.bench.problems import Problem
+from novidgp.prediction import metrics
 
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Nominal levels of the central intervals of a calibration curve."""

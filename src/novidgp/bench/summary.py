@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from novidgp.bench.results import Record, failed, finished, fit_of
 from novidgp.bench.spec import BASELINES, Fit
-from novidgp.bench.store import Record, failed, finished, fit_of
 from novidgp.bench.suites import Suite
 
 HIGHER_IS_BETTER = ("accuracy",)

@@ -59,7 +59,7 @@ def run_suite(
 ) -> None:
     """Run the fits of a suite that are not in its result file yet. Stop it whenever you like: it resumes."""
     from novidgp.bench import runner, suites
-    from novidgp.bench.store import read_records
+    from novidgp.bench.results import read_records
     from novidgp.cli.fit import parse_options
 
     chosen = suites.narrowed(
@@ -128,7 +128,8 @@ def show_table(
     output: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
 ) -> None:
     """Show a suite's results: ours with standard errors, the paper's beside them, ranks and paired tests."""
-    from novidgp.bench import suites, tables
+    from novidgp.bench import render as tables
+    from novidgp.bench import suites
 
     if style not in tables.FORMATS:
         raise ValueError(f"--format {style} is unknown; choose one of: {', '.join(tables.FORMATS)}.")
@@ -176,7 +177,7 @@ def write_report(
 
 
 def _records(suite: str, directories: list[Path] | None) -> list:
-    from novidgp.bench.store import read_records
+    from novidgp.bench.results import read_records
 
     found = []
     for directory in directories or [Path("results")]:

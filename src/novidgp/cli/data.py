@@ -48,7 +48,7 @@ def list_datasets() -> None:
 def show_info(name: Name) -> None:
     """Show what is known about a data set: size, target, licence, source, and how to get it."""
     from novidgp.datasets import dataset_info, is_available
-    from novidgp.datasets.store import how_to_get, locate_dataset
+    from novidgp.datasets.cache import how_to_get, locate_dataset
 
     with _told_plainly():
         info = dataset_info(name)

@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import novidgp
-from novidgp import metrics
 from novidgp.datasets import load_dataset, nonstationary_curve
 from novidgp.plots import OURS, PEER, Bands, predictive_bands
+from novidgp.prediction import metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from novidgp.dgp import DGP, Batch
 from novidgp.inference import Inference, make_inference
-from novidgp.initialise import ModelConfig, build_model
+from novidgp.model.build import ModelConfig, build_model
+from novidgp.model.dgp import DGP, Batch
 from novidgp.plots import posterior_slices
-from novidgp.train import train
+from novidgp.training.loop import train
 
 NUM_POINTS = 7
 _NEURAL = {

@@ -21,8 +21,8 @@ def doctor_command(
     from rich.table import Table
     from rich.text import Text
 
-    from novidgp.doctor import diagnose
-    from novidgp.tables import read_table
+    from novidgp.tables.doctor import diagnose
+    from novidgp.tables.encode import read_table
 
     frame = read_table(data)
     if target is None and data.endswith(".npz") and "y" in frame.columns:

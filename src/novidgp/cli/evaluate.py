@@ -18,7 +18,7 @@ def evaluate_command(
 
     from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
     from novidgp.cli.scores import score_table, scores
-    from novidgp.tables import read_table, split_target, target_values
+    from novidgp.tables.encode import read_table, split_target, target_values
 
     estimator, encoding = load_with_encoding(model)
     frame = read_table(data)

@@ -88,7 +88,7 @@ def fit_command(
 
     from novidgp.cli.models import ENCODING
     from novidgp.cli.scores import score_table, scores
-    from novidgp.tables import (
+    from novidgp.tables.encode import (
         TableEncoding,
         TableError,
         choose_task,
@@ -160,8 +160,8 @@ def fit_command(
 
 def mixing(posterior: Any) -> list[str]:
     """How well the chains of a sampled posterior have mixed, a line per layer; nothing for the others."""
-    from novidgp.diagnostics import summary
-    from novidgp.posteriors import Empirical
+    from novidgp.inference.mixing import summary
+    from novidgp.posteriors.base import Empirical
 
     if not isinstance(posterior, Empirical):
         return []

@@ -7,7 +7,7 @@ from novidgp.cli.console import warn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from novidgp.tables import TableEncoding
+    from novidgp.tables.encode import TableEncoding
 
 ENCODING = "table"
 """Key of the encoding in the model file's `extra`."""
@@ -16,7 +16,7 @@ ENCODING = "table"
 def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
     """The estimator in a model file, and how a table becomes its matrix."""
     import novidgp
-    from novidgp.tables import TableEncoding, TableError
+    from novidgp.tables.encode import TableEncoding, TableError
 
     model = novidgp.load_model(path)
     stored = (getattr(model, "extra_", None) or {}).get(ENCODING)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from novidgp import metrics
-from novidgp.tables import TableError
+from novidgp.prediction import metrics
+from novidgp.tables.encode import TableError
 
 if TYPE_CHECKING:
     from rich.table import Table

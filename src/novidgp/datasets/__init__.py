@@ -1,10 +1,10 @@
 """Benchmark data sets: known by name, read from the official files, checked at every load."""
 
 from novidgp.datasets.builtin import nonstationary_curve
+from novidgp.datasets.cache import fetch_dataset, import_dataset, is_available
 from novidgp.datasets.errors import DatasetError, DatasetNotFoundError, DownloadError, UnknownDatasetError
 from novidgp.datasets.loaders import Dataset, load_dataset
 from novidgp.datasets.registry import DatasetInfo, Fingerprint, dataset_info, dataset_names
-from novidgp.datasets.store import fetch_dataset, import_dataset, is_available
 
 __all__ = [
     "Dataset",

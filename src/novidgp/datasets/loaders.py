@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from novidgp.datasets.builtin import load_builtin
+from novidgp.datasets.cache import read_arrays, require_dataset
 from novidgp.datasets.fingerprint import check_fingerprint
 from novidgp.datasets.registry import DatasetInfo, dataset_info
-from novidgp.datasets.store import read_arrays, require_dataset
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from novidgp.inference.base import Fitted, Inference
 from novidgp.inference.dsvi import dsvi
+from novidgp.inference.ensembles import with_starts
 from novidgp.inference.ipvi import ipvi
 from novidgp.inference.iwvi import iwvi, iwvi_dreg
 from novidgp.inference.ml import ml
 from novidgp.inference.novi import PAPER, novi
 from novidgp.inference.sghmc import sghmc
-from novidgp.inference.starts import with_starts
 
 METHODS: dict[str, Callable[..., Inference]] = {
     "novi": novi,

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from novidgp.dgp import DGP, Batch
-from novidgp.posteriors import Posterior
+from novidgp.model.dgp import DGP, Batch
+from novidgp.posteriors.base import Posterior
 
 State = Any
 Info = dict[str, jax.Array]

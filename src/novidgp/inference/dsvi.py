@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from novidgp.dgp import DGP
 from novidgp.inference.base import Fitted, Inference, adam, ascend
-from novidgp.inference.snapshots import with_snapshots
-from novidgp.posteriors import GaussianPosterior, gaussian_start
+from novidgp.inference.ensembles import with_snapshots
+from novidgp.model.dgp import DGP
+from novidgp.posteriors.base import GaussianPosterior, gaussian_start
 
 
 class DSVIState(NamedTuple):

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from novidgp.dgp import DGP, Bound
-from novidgp.generators import Implicit, Smooth, flatten, make_generator
 from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
-from novidgp.nets import MLP, mlp
-from novidgp.noise import normal
+from novidgp.model.dgp import DGP, Bound
+from novidgp.numerics.nets import MLP, mlp
+from novidgp.numerics.random import normal
+from novidgp.posteriors.generators import Implicit, Smooth, flatten, make_generator
 
 Flat = Float[Array, "k dim"]
 

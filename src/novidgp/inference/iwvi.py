@@ -25,12 +25,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from novidgp.dgp import DGP, Batch
 from novidgp.inference.base import Fitted, Inference, adam, ascend
 from novidgp.inference.dsvi import initial_posterior, kl_divergence
-from novidgp.nets import MLP, mlp
-from novidgp.noise import normal
-from novidgp.posteriors import GaussianPosterior
+from novidgp.model.dgp import DGP, Batch
+from novidgp.numerics.nets import MLP, mlp
+from novidgp.numerics.random import normal
+from novidgp.posteriors.base import GaussianPosterior
 
 
 class Proposal(NamedTuple):

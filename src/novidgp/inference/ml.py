@@ -13,9 +13,9 @@ from typing import NamedTuple
 import jax
 import optax
 
-from novidgp.dgp import Bound
 from novidgp.inference.base import Fitted, Inference, adam, ascend
-from novidgp.posteriors import Delta
+from novidgp.model.dgp import Bound
+from novidgp.posteriors.base import Delta
 
 
 class MLState(NamedTuple):

@@ -19,14 +19,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from novidgp import conjugate, stein
-from novidgp.dgp import DGP, Batch, Bound, Inducing, Scales, clip_hyperparameters
-from novidgp.generators import Implicit, Smooth, flatten, make_generator, unflatten
+from novidgp.inference import closed_form as conjugate
 from novidgp.inference.base import Fitted, Inference, adam, ascend, by_part, descend
-from novidgp.inference.snapshots import with_snapshots
-from novidgp.likelihoods import GaussianNoise
-from novidgp.nets import MLP, mlp
-from novidgp.noise import normal
+from novidgp.inference.ensembles import with_snapshots
+from novidgp.model.dgp import DGP, Batch, Bound, Inducing, Scales, clip_hyperparameters
+from novidgp.model.likelihoods import GaussianNoise
+from novidgp.numerics import stein
+from novidgp.numerics.nets import MLP, mlp
+from novidgp.numerics.random import normal
+from novidgp.posteriors.generators import Implicit, Smooth, flatten, make_generator, unflatten
 
 PAPER = {
     "generator": "implicit",
@@ -133,7 +134,7 @@ def novi(
     `network=False` switches the neural part off and leaves a Gaussian q. `gaussian_part` says how the data
     term sees the Gaussian part of a smooth q: integrated out row by row, or in joint draws (the other critics
     and objectives know draws only). `last_layer="conjugate"` solves for the last layer's Gaussian where the
-    likelihood is Gaussian (`novidgp.conjugate`; `conjugate_rate` is the weight of the newest minibatch in
+    likelihood is Gaussian (`novidgp.inference.closed_form`; `conjugate_rate` is the weight of the newest minibatch in
     its sums), and is otherwise as `"gradient"`. With the Gaussian part integrated no step needs the
     posterior's score at a draw, so the Stein discrepancy is measured every `measure_every` steps only.
     `snapshots` keeps models from along the way as members of the predictive mixture (None: if rows are few).

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from novidgp.dgp import DGP, Bound, Inducing
 from novidgp.inference.base import Fitted, Inference, adam, ascend
-from novidgp.noise import normal
-from novidgp.posteriors import Empirical
+from novidgp.model.dgp import DGP, Bound, Inducing
+from novidgp.numerics.random import normal
+from novidgp.posteriors.base import Empirical
 
 
 class GradientMoments(NamedTuple):

@@ -1,0 +1,62 @@
+"""Deep Gaussian process classification."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+
+from novidgp.estimators.base import DGPEstimator
+from novidgp.estimators.checks import CLASSIFICATION_LIKELIHOODS
+
+
+class DGPClassifier(ClassifierMixin, DGPEstimator):
+    """Deep Gaussian process classification.
+
+    Parameters are those of `DGPRegressor`; `likelihood` is `bernoulli` (probit link, two classes), `softmax`,
+    or `auto`, which takes the first for two classes and the second for more. `classes_` are the labels.
+    """
+
+    def fit(self, X, y):
+        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text."""
+        options = self._check_parameters(CLASSIFICATION_LIKELIHOODS)
+        X, y = self._check_inputs(X, y=y, reset=True)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        count = len(self.classes_)
+        if count < 2:
+            raise ValueError(
+                f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs two or more."
+            )
+        likelihood = self.likelihood
+        if likelihood == "auto":
+            likelihood = "bernoulli" if count == 2 else "softmax"
+        if likelihood == "bernoulli" and count > 2:
+            raise ValueError(
+                f"likelihood='bernoulli' is for two classes and y holds {count}; use 'softmax' or 'auto'."
+            )
+        self.target_ndim_ = 1
+        config = self._config(likelihood, num_targets=1, num_classes=count)
+        self._train(X, labels.astype(np.float64)[:, None], options, config, scale_targets=False)
+        return self
+
+    def predict_proba(self, X):
+        """Class probabilities `(n, classes)`, in the order of `classes_`."""
+        return self._collect(X, lambda block, _: block.probabilities())[0]
+
+    def predict(self, X):
+        """The most probable class of every row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def log_density(self, X, y):
+        """`log p(y | X)`: the log probability of every row's label, `(n,)`."""
+        probabilities = self.predict_proba(X)
+        y = np.asarray(y).reshape(-1)
+        check_consistent_length(probabilities, y)
+        unseen = ~np.isin(y, self.classes_)
+        if unseen.any():
+            raise ValueError(
+                f"y holds the label {y[unseen].tolist()[0]!r}, which is not in {self.classes_.tolist()}."
+            )
+        chosen = probabilities[np.arange(len(y)), np.searchsorted(self.classes_, y)]
+        return np.log(np.maximum(chosen, np.finfo(float).tiny))

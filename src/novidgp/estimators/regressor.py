@@ -1,0 +1,144 @@
+"""The user's face of the library: deep Gaussian processes as scikit-learn estimators.
+
+`__init__` only stores; `fit` checks everything before anything is compiled, scales inputs and targets by the
+training rows, trains, and keeps what prediction needs. Predictions are in the user's units.
+"""
+
+import jax
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from novidgp.estimators.base import LARGEST_SEED, DGPEstimator
+from novidgp.estimators.checks import (
+    REGRESSION_LIKELIHOODS,
+    check_integer,
+    check_quantiles,
+    check_regression_targets,
+    explain_text,
+)
+
+
+class DGPRegressor(RegressorMixin, DGPEstimator):
+    """Deep Gaussian process regression, with one or several targets.
+
+    Parameters
+    ----------
+    inference : `novi`, or another of `novidgp.inference.METHODS`; `preset` names a set of its options (`novi`
+        has `default` and `paper`), `inference_options` is a dict of options on top.
+    num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
+        number of features, at most 30).
+    kernel : `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`;
+        `kernel_sharing` is `separate` (one kernel per output), `shared`, or `auto`: separate in the first
+        hidden layer, where it is cheap, and shared elsewhere.
+    mean : `linear`, `linear-learned` or `zero`, for hidden layers.
+    likelihood : `gaussian` (what `auto` means), `student-t`, `heteroscedastic` or `poisson` (counts).
+    whiten : whether inducing outputs are whitened.
+    latent_dim : latent variables beside the inputs, for densities with several modes: a number, 0: none, or
+        `auto`: 1 for the methods that propose them (`iwvi`, `iwvi-dreg`), else 0.
+    features : a network in front of the first layer (deep kernel learning): None, `mlp`, or a dict of some of
+        `width`, `depth`, `activation`, `outputs` (number of features) and `trainable`.
+    max_steps, batch_size : training steps and rows per step.
+    starts : models trained side by side from different starts, whose mixture predicts; 2 take twice the time.
+    num_predict_samples : posterior paths of a prediction.
+    validation_fraction, patience : share of the rows held out to choose the best model; chunks of 100 steps
+        without progress (on the held-out rows, or of the training loss without them) after which to stop.
+    dtype : `float32` or `float64`.
+    random_state : int, RandomState or None. Equal seeds give equal models.
+    verbose : progress bar; None shows it at a terminal.
+    checkpoint : a file to save the run to, and to resume from where it exists.
+
+    Attributes
+    ----------
+    model_, posterior_ : the fitted DGP and the posterior over its inducing outputs.
+    others_ : further models and posteriors that predictions are a mixture over, on a leading axis: snapshots
+        from along the way, other starts; None if there are none.
+    history_ : dict of arrays, one entry per step (`loss`, ...).
+    n_iter_, fit_status_ : steps done and how training ended.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
+    """
+
+    def fit(self, X, y):
+        """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN."""
+        options = self._check_parameters(REGRESSION_LIKELIHOODS)
+        X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
+        y = self._check_targets(X, y)
+        self.target_ndim_ = y.ndim
+        y = y.reshape(len(y), -1)
+        likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
+        check_regression_targets(y, likelihood)
+        config = self._config(likelihood, num_targets=y.shape[1])
+        counts = likelihood == "poisson"
+        if counts:
+            config = config._replace(rate=max(float(np.nanmean(y)), 1e-3))
+        self._train(X, y, options, config, scale_targets=not counts)
+        return self
+
+    def predict(self, X, return_std=False):
+        """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""
+        if not return_std:
+            return self._shaped(self._collect(X, lambda block, _: block.mean())[0])
+        mean, std = self._collect(X, lambda block, _: block.mean(), lambda block, _: block.std())
+        return self._shaped(mean), self._shaped(std)
+
+    def predict_quantiles(self, X, q):
+        """Predictive quantiles at the levels `q`: `(n, len(q))`, or `(n, len(q), t)` for 2-d targets.
+
+        A single number `q` gives `(n,)` or `(n, t)`.
+        """
+        levels = check_quantiles(q)
+        (values,) = self._collect(X, lambda block, _: block.quantile(levels.reshape(-1)))
+        values = values[:, 0] if levels.ndim == 0 else values
+        return values if self.target_ndim_ == 2 else values[..., 0]
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
+        check_integer("n_samples", n_samples)
+        seed = int(check_random_state(random_state).randint(LARGEST_SEED))
+        path_key, noise_key = jax.random.split(jax.random.key(seed))
+
+        def draw(block, rows):
+            key = jax.random.fold_in(noise_key, rows.start)
+            return np.moveaxis(block.sample(int(n_samples), path_key=path_key, key=key), 0, -1)
+
+        (draws,) = self._collect(X, draw)
+        return draws if self.target_ndim_ == 2 else draws[:, 0]
+
+    def log_density(self, X, y):
+        """`log p(y | X)` of every row, `(n,)`, in the units of y; joint over targets, NaN left out."""
+        check_is_fitted(self)
+        y = self._check_targets(X, y)
+        columns = self.config_.num_targets
+        if (y.shape[1] if y.ndim == 2 else 1) != columns:
+            raise ValueError(
+                f"y has shape {y.shape}, but the model was fitted to {columns} target column(s)."
+            )
+        y = y.reshape(-1, columns)
+        return self._collect(X, lambda block, rows: block.log_prob(y[rows]))[0]
+
+    def _check_targets(self, X, y) -> np.ndarray:
+        try:
+            y = check_array(
+                y,
+                ensure_2d=False,
+                dtype=np.float64,  # pyright: ignore[reportArgumentType]
+                ensure_all_finite="allow-nan",  # pyright: ignore[reportArgumentType]
+                input_name="y",
+                estimator=self,
+            )
+        except ValueError as error:
+            raise explain_text(error, "y") from None
+        if y.ndim > 2:
+            raise ValueError(f"y has shape {y.shape}; it must be (rows,) or (rows, targets).")
+        check_consistent_length(X, y)
+        return y
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values if self.target_ndim_ == 2 else values[:, 0]
+
+    def __sklearn_tags__(self):
+        """Several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,127 @@
+"""Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
+
+Measured choices: the first inner layer around a linear mean starts nearly deterministic (kernel variance
+0.01), those after it a hundred times more so, that a deep model may start where a shallow one does; the noise
+starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
+width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from sklearn.cluster import KMeans, MiniBatchKMeans
+
+from novidgp.model.dgp import DGP
+from novidgp.model.feature_map import make_features
+from novidgp.model.kernels import make_kernel
+from novidgp.model.layers import GPLayer
+from novidgp.model.likelihoods import latent_width, make_likelihood
+from novidgp.model.local_variable import LatentLayer
+from novidgp.model.means import Linear, Zero, latent_start, linear_start
+
+_KMEANS_ROWS = 10_000
+_DEEPER = 0.01
+"""Kernel variance of hidden layers after the first, relative to the first's."""
+
+
+class ModelConfig(NamedTuple):
+    """Everything that decides the shape and the start of a DGP. Plain values only: it is saved as JSON."""
+
+    num_layers: int = 2
+    num_inducing: int = 100
+    hidden_dim: int | None = None
+    kernel: str = "rq"
+    kernel_sharing: str = "auto"
+    mean: str = "linear"
+    likelihood: str = "gaussian"
+    whiten: bool = True
+    noise: float = 0.5
+    rate: float = 1.0
+    lengthscale: float = 0.5
+    hidden_variance: float = 0.01
+    num_targets: int = 1
+    num_classes: int | None = None
+    latent_dim: int = 0
+    features: dict[str, Any] | None = None
+    dtype: str = "float32"
+
+
+def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """K-means centres of the inputs; rows of the inputs where k-means has too few distinct ones."""
+    rng = np.random.default_rng(seed)
+    if len(inputs) > _KMEANS_ROWS:
+        inputs = inputs[rng.choice(len(inputs), _KMEANS_ROWS, replace=False)]
+    distinct = np.unique(inputs, axis=0)
+    if len(distinct) <= count:
+        extra = distinct[rng.integers(len(distinct), size=count - len(distinct))]
+        spread = distinct.std(0) + 1e-3
+        return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
+    method: Any = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
+    return method(count, n_init=1, random_state=seed).fit(inputs).cluster_centers_
+
+
+def _separate(sharing: str, index: int, final: bool) -> bool:
+    """Whether a layer's outputs have kernels of their own.
+
+    `auto` gives them to the first hidden layer only: its basis is computed once for all posterior samples,
+    whereas deeper down every kernel costs as much as the whole layer does with a shared one.
+    """
+    return sharing == "separate" or (sharing == "auto" and index == 0 and not final)
+
+
+def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
+    """A DGP at its start, for scaled training `inputs`."""
+    rng = np.random.default_rng([seed, 1])
+    dtype = jnp.dtype(config.dtype)
+    points = inducing_points(inputs, config.num_inducing, seed)
+    features = None
+    if config.features is not None:
+        features = make_features(config.features, inputs, dtype=dtype, seed=seed)
+        inputs, points = features.of(inputs), features.of(points)
+    width = inputs.shape[1]
+    hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
+    last = latent_width(config.likelihood, config.num_targets, config.num_classes)
+    sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
+    latent = config.latent_dim
+    if latent:
+        sample, points = (
+            np.column_stack([a, rng.standard_normal((len(a), latent))]) for a in (sample, points)
+        )
+        hidden = hidden if config.hidden_dim is not None else hidden + latent
+
+    layers = []
+    for index in range(config.num_layers):
+        final = index == config.num_layers - 1
+        outputs = last if final else hidden
+        units = outputs if _separate(config.kernel_sharing, index, final) else 1
+        weight = linear_start(sample, outputs)
+        if latent and index == 0:
+            weight = latent_start(sample, outputs, latent)
+        mean = Zero(outputs)
+        if config.mean != "zero" and not final:
+            mean = Linear(
+                jnp.asarray(weight, dtype), jnp.zeros(outputs, dtype), config.mean == "linear-learned"
+            )
+        jitter = np.exp(0.3 * rng.standard_normal((units, points.shape[1]))) if units > 1 else 1.0
+        lengthscale = (
+            config.lengthscale * np.sqrt(points.shape[1]) * jitter * np.ones((units, points.shape[1]))
+        )
+        starts_flat = config.mean != "zero" and not final
+        flat = config.hidden_variance * (_DEEPER if index else 1.0)
+        variance = np.full(units, flat if starts_flat else 1.0)
+        layers.append(
+            GPLayer(
+                make_kernel(config.kernel, jnp.asarray(lengthscale, dtype), jnp.asarray(variance, dtype)),
+                jnp.asarray(np.broadcast_to(points, (units, *points.shape)), dtype),
+                mean,
+                outputs,
+            )
+        )
+        if config.mean != "zero":
+            sample, points = sample @ weight, points @ weight
+        elif not final:
+            points = rng.standard_normal((config.num_inducing, outputs))
+    likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype, rate=config.rate)
+    local = LatentLayer(latent) if latent else None
+    return DGP(tuple(layers), likelihood, config.whiten, local, features)

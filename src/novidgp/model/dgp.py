@@ -1,0 +1,205 @@
+"""The model: a stack of GP layers and a likelihood. Prior and data term, and nothing of inference.
+
+Inducing outputs `v` are a tuple with one `(k, m, p_l)` array per layer: k draws from whatever posterior
+the caller has in mind.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.model.feature_map import Features
+from novidgp.model.layers import Gaussian, GPLayer, Moments
+from novidgp.model.likelihoods import Likelihood
+from novidgp.model.local_variable import LatentLayer
+from novidgp.numerics.random import normal
+
+Inducing = tuple[Float[Array, "k m p"], ...]
+Scales = tuple[Float[Array, "p m m"], ...]
+Bound = Literal["expected_log", "log_expected"]
+
+
+class Batch(NamedTuple):
+    """Rows of the training set; a missing target is NaN."""
+
+    x: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+
+
+class DGP(eqx.Module):
+    """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`.
+
+    The first layer may see features of x instead of x, and a latent variable beside them.
+    """
+
+    layers: tuple[GPLayer, ...]
+    likelihood: Likelihood
+    whitened: bool = eqx.field(static=True, default=True)
+    latent: LatentLayer | None = None
+    features: Features | None = None
+
+    def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
+        """`(m, p)` of every layer's inducing outputs."""
+        return tuple((layer.num_inducing, layer.outputs) for layer in self.layers)
+
+    def log_prior(self, v: Inducing) -> Float[Array, " k"]:
+        """`log p(V)`, or `log p(U)` where the model is unwhitened."""
+        white = self.white(v)
+        total = sum(-0.5 * jnp.sum(w * w, axis=(1, 2)) for w in white)
+        size = sum(m * p for m, p in self.inducing_shapes())
+        total = total - 0.5 * size * jnp.log(2.0 * jnp.pi)
+        if not self.whitened:
+            total = total + sum(layer.log_det_root() for layer in self.layers)
+        return total
+
+    def propagate(
+        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, **options
+    ) -> Moments:
+        """The last layer's moments, `(k, n, p)`, of one path per draw; options as in `hidden`."""
+        return self.last(self.hidden(x, v, scales=scales, **options), v, scales=scales)
+
+    def last(self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Scales | None = None) -> Moments:
+        """The last layer's moments at its inputs `h`."""
+        return self.layers[-1].conditional(h, self.white(v)[-1], None if scales is None else scales[-1])
+
+    def hidden(
+        self,
+        x: Float[Array, "n d"],
+        v: Inducing,
+        scales: Sequence[Float[Array, "p m m"] | None] | None = None,
+        *,
+        tied: bool = False,
+        latent: Float[Array, "k n w"] | None = None,
+        key: PRNGKeyArray,
+    ) -> Float[Array, "*k n d"]:
+        """What the last layer sees: one path per draw through the layers before it.
+
+        With `scales` (in whitened coordinates) V is Gaussian around each draw, where a layer has one, and
+        integrated out row by row; if `tied`, a row's paths share one draw of it in the hidden layers instead:
+        one function, k inputs.
+        A model with a latent variable takes it from `latent`, or else draws it from the prior.
+        """
+        v = self.white(v)
+        spreads = (None,) * len(v) if scales is None else scales
+        *layer_keys, latent_key = jax.random.split(key, len(v))
+        h = self._inputs(x, latent, len(v[0]), key=latent_key)
+        for layer, inducing, scale, layer_key in zip(
+            self.layers[:-1], v[:-1], spreads[:-1], layer_keys, strict=True
+        ):
+            noise = None
+            if tied:
+                layer_key, noise_key = jax.random.split(layer_key)
+                noise = normal(noise_key, (layer.outputs, x.shape[0], layer.num_inducing), x.dtype)
+            h = _draw(layer.conditional(h, inducing, scale, noise), key=layer_key)
+        return h
+
+    def _inputs(self, x, latent, count: int, *, key: PRNGKeyArray) -> Float[Array, "*k n d"]:
+        """What the first GP layer sees."""
+        h = x if self.features is None else self.features(x)
+        if self.latent is None:
+            return h
+        if latent is None:
+            latent = self.latent.sample(count, x.shape[0], x.dtype, key=key)
+        return self.latent.append(h, latent)
+
+    def data_term(
+        self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
+    ) -> Float[Array, "k n"]:
+        """The log likelihood of each row under each draw, from the last layer's moments.
+
+        `expected_log` averages `E[log p(y | f)]` over the paths of a draw (the variational bound);
+        `log_expected` takes `log E[p(y | f)]`, the log of the average over paths. Targets that are
+        NaN contribute nothing.
+        """
+        observed = jnp.isfinite(y)
+        target = jnp.where(observed, y, 0.0)
+        score = self.likelihood.expected_log_prob if bound == "expected_log" else self.likelihood.log_prob
+        rows = jnp.sum(jnp.where(observed, score(target, *moments, key=key), 0.0), axis=-1)
+        rows = rows.reshape(-1, num_paths, rows.shape[-1])
+        if bound == "expected_log":
+            return jnp.mean(rows, axis=1)
+        return jax.nn.logsumexp(rows, axis=1) - jnp.log(num_paths)
+
+    def log_likelihood(
+        self,
+        v: Inducing,
+        batch: Batch,
+        num_data: int,
+        *,
+        num_paths: int = 1,
+        bound: Bound = "expected_log",
+        scales: Scales | None = None,
+        hidden: Float[Array, "*k n d"] | None = None,
+        key: PRNGKeyArray,
+    ) -> Float[Array, " k"]:
+        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw; `hidden` if the last layer's inputs are known."""
+        path_key, likelihood_key = jax.random.split(key)
+        paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
+        if hidden is None:
+            hidden = self.hidden(batch.x, paths, scales=scales, key=path_key)
+        moments = self.last(hidden, paths, scales=scales)
+        rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=likelihood_key)
+        return self.total(rows, num_data)
+
+    @staticmethod
+    def total(rows: Float[Array, "*k n"], num_data: int) -> Float[Array, "*k"]:
+        """A minibatch's sum, scaled to the data."""
+        return row_weight(num_data, rows.shape[-1]) * jnp.sum(rows, axis=-1)
+
+    def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
+        """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
+        return self.log_prior(v) + self.log_likelihood(v, batch, num_data, key=key, **options)
+
+    def whiten_scales(self, scales: Scales) -> Scales:
+        """Covariance factors of the model's inducing outputs in whitened coordinates."""
+        if self.whitened:
+            return scales
+        return tuple(layer.whiten_scale(scale) for layer, scale in zip(self.layers, scales, strict=True))
+
+    def inducing_start(self) -> tuple[Float[Array, "m p"], ...]:
+        """The inducing outputs at which every layer follows its mean function."""
+        return tuple(
+            jnp.zeros_like(layer.inducing_mean()) if self.whitened else layer.inducing_mean()
+            for layer in self.layers
+        )
+
+    def whiten_gaussian(self, q: tuple[Gaussian, ...]) -> tuple[Gaussian, ...]:
+        """A Gaussian over the model's inducing outputs in whitened coordinates."""
+        if self.whitened:
+            return q
+        return tuple(
+            Gaussian(layer.whiten(g.mean[None])[0], layer.whiten_scale(g.scale))
+            for layer, g in zip(self.layers, q, strict=True)
+        )
+
+    def white(self, v: Inducing) -> Inducing:
+        """Inducing outputs in whitened coordinates, where the prior is standard normal."""
+        if self.whitened:
+            return v
+        return tuple(layer.whiten(u) for layer, u in zip(self.layers, v, strict=True))
+
+
+def row_weight(num_data: int, batch_rows: int) -> float:
+    """The factor N/B, which lives here and nowhere else."""
+    return num_data / batch_rows
+
+
+def _draw(moments: Moments, *, key: PRNGKeyArray) -> Float[Array, "k n p"]:
+    noise = normal(key, moments.mean.shape, moments.mean.dtype)
+    return moments.mean + jnp.sqrt(moments.variance) * noise
+
+
+def clip_hyperparameters(model: DGP, low: float, high: float) -> DGP:
+    """The compactness constraint of Theorem 1: every positive parameter kept within `[low, high]`."""
+
+    def clip(path, leaf):
+        return jnp.clip(leaf, np.log(low), np.log(high)) if path[-1].name.startswith("log_") else leaf
+
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: clip(path, leaf) if hasattr(path[-1], "name") else leaf, model
+    )

@@ -1,0 +1,131 @@
+"""One Gaussian-process layer, conditioned on its inducing outputs.
+
+With `R = chol(K_ZZ)^-1` and `A = K_hZ R^T`, a layer maps its input `h` to
+
+    f = m(h) + A V + eps * sqrt(k(h, h) - rowsum(A * A)),
+
+where `V` are the whitened inducing outputs, `U = m(Z) + chol(K_ZZ) V`, whose prior is N(0, I). The same
+`A` serves every inference method; only what is done with `V` differs.
+
+Axes: k posterior samples, n rows, d inputs, p outputs, m inducing points, q kernel units (1 or p).
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from novidgp.model.kernels import Kernel
+from novidgp.model.means import MeanFunction
+from novidgp.numerics.linalg import add_jitter, inverse_cholesky
+
+_VARIANCE_FLOOR = 1e-8
+
+
+class Gaussian(NamedTuple):
+    """A Gaussian over one layer's inducing outputs, independent between outputs."""
+
+    mean: Float[Array, "m p"]
+    scale: Float[Array, "p m m"]
+
+
+class Moments(NamedTuple):
+    """Mean and marginal variance of a layer's output; the variance broadcasts against the mean."""
+
+    mean: Float[Array, "*k n p"]
+    variance: Float[Array, "*k n q"]
+
+
+class GPLayer(eqx.Module):
+    """A multi-output GP with inducing points; `q = 1` shares kernel and points between outputs."""
+
+    kernel: Kernel
+    inducing: Float[Array, "q m d"]
+    mean: MeanFunction
+    outputs: int = eqx.field(static=True)
+
+    @property
+    def num_inducing(self) -> int:
+        """The number of inducing points, `m`."""
+        return self.inducing.shape[1]
+
+    def root(self) -> Float[Array, "q m m"]:
+        """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
+        correlation = self.kernel.correlation(self.inducing, self.inducing)
+        return inverse_cholesky(add_jitter(correlation)[0])
+
+    def basis(self, h: Float[Array, "n d"]) -> tuple[Float[Array, "q n m"], Float[Array, "q n"]]:
+        """`A` in units of the kernel's standard deviation, and the share of the prior variance that the
+        inducing points leave unexplained."""
+        basis = self.kernel.correlation(h[None], self.inducing) @ jnp.swapaxes(self.root(), -1, -2)
+        return basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR)
+
+    def conditional(
+        self,
+        h: Float[Array, "*#k n d"],
+        v: Float[Array, "k m p"],
+        scale: Float[Array, "p m m"] | None = None,
+        noise: Float[Array, "p n m"] | None = None,
+    ) -> Moments:
+        """`p(f | h, V)`, or with a `scale` `p(f | h)` for `V ~ N(v, scale scale^T)`, row by row.
+
+        An `h` without sample axis is shared: its `A` is computed once for all k. With `noise` V is not
+        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`.
+        """
+        basis, share = self.basis(h.reshape(-1, h.shape[-1]))
+        variance = self.kernel.variance()
+        shift = 0.0
+        if scale is not None:
+            spread = basis @ scale
+            if noise is None:
+                share = share + jnp.sum(spread**2, axis=-1)
+            else:
+                drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
+                shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
+        v = jnp.sqrt(variance) * v
+        if h.ndim == 2:
+            mean = _project_shared(basis, v)
+            share = share.T[None]
+        else:
+            samples, rows = h.shape[:2]
+            mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
+            share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
+        return Moments(self.mean(h) + mean + shift, variance * share)
+
+    def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
+        """`V` from `U`: `R (U - m(Z))`, output by output."""
+        centred = (u - self.inducing_mean()) / jnp.sqrt(self.kernel.variance())
+        root = jnp.broadcast_to(self.root(), (self.outputs, self.num_inducing, self.num_inducing))
+        return jnp.einsum("pij,kjp->kip", root, centred)
+
+    def whiten_scale(self, scale: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
+        """The Cholesky factor of V's covariance from that of U's."""
+        return self.root() @ scale / jnp.sqrt(self.kernel.variance())[:, None, None]
+
+    def log_det_root(self) -> Float[Array, ""]:
+        """`sum_p log |chol(K_ZZ)^-1|`: the Jacobian that separates the densities of U and V."""
+        log_scale = 0.5 * jnp.log(self.kernel.variance())[:, None]
+        per_unit = jnp.sum(jnp.log(jnp.diagonal(self.root(), axis1=-2, axis2=-1)) - log_scale, axis=-1)
+        return jnp.sum(jnp.broadcast_to(per_unit, (self.outputs,)))
+
+    def inducing_mean(self) -> Float[Array, "m p"]:
+        """`m(Z)`, where every output has its mean at its own unit's points."""
+        values = self.mean(self.inducing)
+        return values[0] if len(values) == 1 else jnp.diagonal(values, axis1=0, axis2=2)
+
+
+def _project_shared(basis: Float[Array, "q n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:
+    """`A V` for inputs that all samples share: one GEMM per kernel unit."""
+    samples, points, outputs = v.shape
+    if basis.shape[0] == 1:
+        folded = jnp.moveaxis(v, 1, 0).reshape(points, samples * outputs)
+        return jnp.moveaxis((basis[0] @ folded).reshape(-1, samples, outputs), 1, 0)
+    return jnp.transpose(basis @ jnp.transpose(v, (2, 1, 0)), (2, 1, 0))
+
+
+def _project_samples(basis: Float[Array, "q k n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:
+    """`A V` where every sample has inputs of its own."""
+    if basis.shape[0] == 1:
+        return jnp.einsum("knm,kmp->knp", basis[0], v)
+    return jnp.einsum("pknm,kmp->knp", basis, v)

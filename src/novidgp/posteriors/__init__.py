@@ -1,0 +1,1 @@
+"""Distributions over inducing outputs."""

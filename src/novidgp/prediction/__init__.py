@@ -1,0 +1,1 @@
+"""Predictive distributions and their scores."""

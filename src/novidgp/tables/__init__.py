@@ -1,0 +1,1 @@
+"""Tables: reading, encoding, checking."""

@@ -1,0 +1,241 @@
+"""The estimators keep scikit-learn's contract, and a saved model predicts as the one that was saved."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import novidgp
+from novidgp import DGPClassifier, DGPRegressor
+from novidgp.storage import ModelFileError
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SMALL = {
+    "inference": "dsvi",
+    "num_layers": 1,
+    "num_inducing": 5,
+    "max_steps": 60,
+    "num_predict_samples": 8,
+    "inference_options": {"learning_rate": 0.05},
+}
+DEFAULT = {"num_layers": 1, "num_inducing": 5, "max_steps": 20, "num_predict_samples": 8}
+"""With the default method; `SMALL` has the one that compiles soonest."""
+
+
+@pytest.fixture(scope="module")
+def curve():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(60, 2))
+    return X, 100.0 + 20.0 * np.sin(X[:, 0]) + rng.normal(size=60)
+
+
+@pytest.fixture(scope="module")
+def fitted(curve):
+    return DGPRegressor(**SMALL | {"num_layers": 2, "num_inducing": 10}, random_state=0).fit(*curve)
+
+
+@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_rows_are_predicted_alone(fitted, curve):
+    """Common random numbers: neither the neighbours, nor the order, nor the block of a row matter."""
+    X = np.concatenate([curve[0]] * 10)  # more than one block
+    mean, std = fitted.predict(X, return_std=True)
+    order = np.random.default_rng(1).permutation(len(X))
+    np.testing.assert_allclose(fitted.predict(X[order]), mean[order], rtol=1e-6)
+    np.testing.assert_allclose(fitted.predict(X[257:259], return_std=True)[1], std[257:259], rtol=1e-6)
+
+
+def test_predictions_are_in_the_users_units(fitted, curve):
+    X, y = curve
+    mean, std = fitted.predict(X, return_std=True)
+    assert fitted.score(X, y) > 0.9
+    assert abs(mean.mean() - 100) < 5
+    assert np.all((std > 0.1) & (std < 20))
+    low, middle, high = fitted.predict_quantiles(X, [0.05, 0.5, 0.95]).T
+    assert np.all((low < middle) & (middle < high))
+    np.testing.assert_allclose(fitted.predict_quantiles(X, 0.5), middle, rtol=1e-6)
+
+
+def test_scaling_the_targets_shifts_the_log_density_by_the_jacobian(curve):
+    X, y = curve
+    one = DGPRegressor(**SMALL, random_state=0).fit(X, y)
+    thousand = DGPRegressor(**SMALL, random_state=0).fit(X, 1024.0 * y)  # a power of two: same rounding
+    np.testing.assert_allclose(
+        thousand.log_density(X, 1024.0 * y), one.log_density(X, y) - np.log(1024.0), atol=1e-4
+    )
+
+
+def test_samples_have_the_predictive_moments(fitted, curve):
+    """4000 draws: the mean within 5 standard errors, the spread within 10 %."""
+    X = curve[0][:5]
+    draws = fitted.sample_y(X, 4000, random_state=3)
+    mean, std = fitted.predict(X, return_std=True)
+    assert draws.shape == (5, 4000)
+    assert np.all(np.abs(draws.mean(1) - mean) < 5 * std / np.sqrt(4000))
+    np.testing.assert_allclose(draws.std(1), std, rtol=0.1)
+    np.testing.assert_array_equal(draws, fitted.sample_y(X, 4000, random_state=3))
+
+
+def test_several_targets_with_missing_values(curve):
+    X, y = curve
+    Y = np.stack([y, 1e6 * X[:, 1]], axis=1)
+    Y[::3, 0] = np.nan
+    Y[1::3, 1] = np.nan
+    Y[5] = np.nan
+    model = DGPRegressor(**SMALL, random_state=0).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == Y.shape
+    assert model.predict_quantiles(X, [0.1, 0.9]).shape == (60, 2, 2)
+    assert model.sample_y(X, 3).shape == (60, 2, 3)
+    density = model.log_density(X, Y)
+    assert np.all(np.isfinite(density))
+    assert density[5] == 0.0  # nothing observed, nothing to score
+    observed = np.isfinite(Y[:, 1])
+    assert np.corrcoef(mean[observed, 1], Y[observed, 1])[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("likelihood", ["student-t", "heteroscedastic", "poisson"])
+def test_other_likelihoods(curve, likelihood):
+    X, y = curve
+    y = np.round((y - y.min()) / 5) if likelihood == "poisson" else y
+    model = DGPRegressor(**SMALL, likelihood=likelihood, random_state=0).fit(X, y)
+    quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.9])
+    assert np.all(np.diff(quantiles, axis=1) >= 0)
+    assert np.all(np.isfinite(model.log_density(X, y)))
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.5
+    if likelihood == "poisson":
+        assert np.all(quantiles == np.round(quantiles))
+        assert np.all(quantiles >= 0)
+
+
+def test_three_text_classes(curve):
+    X, y = curve
+    labels = np.array(["low", "middle", "high"])[np.digitize(y, [90, 110])]
+    model = DGPClassifier(**SMALL, random_state=0).fit(X, labels)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(1), 1.0, atol=1e-12)
+    assert list(model.classes_) == ["high", "low", "middle"]
+    assert model.score(X, labels) > 0.7
+    chosen = proba[np.arange(60), np.searchsorted(model.classes_, labels)]
+    np.testing.assert_allclose(model.log_density(X, labels), np.log(chosen))
+
+
+def test_float64_is_no_global_switch(curve):
+    import jax.numpy as jnp
+
+    model = DGPRegressor(**SMALL, dtype="float64", random_state=0).fit(*curve)
+    assert model.model_.layers[0].inducing.dtype == np.float64
+    assert jnp.ones(1).dtype == np.float32
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(curve[0]), model.predict(curve[0]))
+
+
+def test_pipeline_grid_search_and_cross_validation(curve):
+    X, y = curve
+    pipeline = make_pipeline(MinMaxScaler(), DGPRegressor(**SMALL | {"max_steps": 20}, random_state=0))
+    grid = GridSearchCV(
+        pipeline,
+        {
+            "dgpregressor__kernel": ["rq", "rbf+matern12"],
+            "dgpregressor__inference_options": [{"learning_rate": 0.1}],
+        },
+        cv=2,
+    )
+    grid.fit(X, y)
+    assert np.isfinite(grid.best_score_)
+    scores = cross_val_score(clone(grid.best_estimator_), X, y, cv=2)
+    assert np.all(np.isfinite(scores))
+
+
+def test_minibatches_and_held_out_rows(curve):
+    X, y = curve
+    model = DGPRegressor(**SMALL, batch_size=16, validation_fraction=0.2, patience=2, random_state=0).fit(
+        X, y
+    )
+    assert np.all(np.isfinite(model.history_["validation_nll"]))
+    assert len(model.history_["loss"]) == model.n_iter_ == SMALL["max_steps"]
+    assert model.fit_status_ == "finished"
+
+
+_PREDICT_ELSEWHERE = """
+import sys, numpy as np, novidgp
+model = novidgp.load_model(sys.argv[1])
+X = np.load(sys.argv[2])
+out = [model.predict_proba(X)] if hasattr(model, "classes_") else [*model.predict(X, return_std=True)]
+np.savez(sys.argv[3], *out)
+"""
+
+
+def _predict_elsewhere(model_file, X, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    arguments = [
+        sys.executable,
+        "-c",
+        _PREDICT_ELSEWHERE,
+        model_file,
+        tmp_path / "x.npy",
+        tmp_path / "out.npz",
+    ]
+    subprocess.run([*map(str, arguments)], check=True, capture_output=True)
+    with np.load(tmp_path / "out.npz") as out:
+        return [out[name] for name in out.files]
+
+
+def test_a_saved_regressor_predicts_bit_for_bit_in_a_new_process(fitted, curve, tmp_path):
+    fitted.save(tmp_path / "model.novidgp", extra={"columns": ["a", "b"]})
+    mean, std = _predict_elsewhere(tmp_path / "model.novidgp", curve[0], tmp_path)
+    here = fitted.predict(curve[0], return_std=True)
+    np.testing.assert_array_equal(mean, here[0])
+    np.testing.assert_array_equal(std, here[1])
+    loaded = novidgp.load_model(tmp_path / "model.novidgp")
+    assert loaded.extra_ == {"columns": ["a", "b"]}
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.history_["loss"], fitted.history_["loss"])
+
+
+def test_a_saved_float64_classifier_predicts_bit_for_bit_in_a_new_process(tmp_path):
+    X, y = make_classification(60, 4, random_state=0)
+    X = pd.DataFrame(X, columns=list("abcd"))
+    model = DGPClassifier(**SMALL, dtype="float64", whiten=False, random_state=np.random.RandomState(0)).fit(
+        X, y
+    )
+    model.save(tmp_path / "model.novidgp")
+    loaded = novidgp.load_model(tmp_path / "model.novidgp")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert list(loaded.feature_names_in_) == list("abcd")
+    assert loaded.classes_.dtype == y.dtype
+    (elsewhere,) = _predict_elsewhere(tmp_path / "model.novidgp", X.to_numpy(), tmp_path)
+    np.testing.assert_array_equal(elsewhere, model.predict_proba(X))
+
+
+def test_damaged_and_foreign_files_are_refused(fitted, curve, tmp_path):
+    path = tmp_path / "model.novidgp"
+    fitted.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelFileError, match="damaged"):
+        novidgp.load_model(path)
+    path.write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(ModelFileError, match="not a novidgp file"):
+        novidgp.load_model(path)
+
+
+def test_importing_the_package_is_light():
+    code = (
+        "import sys, novidgp; print([m for m in ('jax', 'numpy', 'pandas', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,85 @@
+"""The doctor: every ailment it knows is found, and a healthy table is left in peace."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from novidgp.tables.doctor import diagnose
+from novidgp.tables.encode import TableError, read_table
+
+ROWS = 200
+
+
+def healthy():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(ROWS, 3)), columns=["a", "b", "c"])
+    return frame.assign(city=generator.choice(["x", "y"], ROWS), y=generator.normal(size=ROWS))
+
+
+def sick(**columns):
+    return healthy().assign(**columns)
+
+
+NORMAL = np.random.default_rng(1).normal(size=ROWS)
+FIRST = np.arange(ROWS) == 0
+
+AILMENTS = {
+    "missing": (sick(a=np.where(FIRST, np.nan, NORMAL)), "error", "a", "1 values missing"),
+    "empty": (sick(a=np.nan), "error", "a", "no value at all"),
+    "infinite": (sick(a=np.where(FIRST, np.inf, NORMAL)), "error", "a", "infinite"),
+    "constant": (sick(a=7.0), "warning", "a", "constant"),
+    "constant text": (sick(city="x"), "warning", "city", "constant"),
+    "duplicate": (sick(d=healthy()["a"]), "warning", "d", "the same as 'a'"),
+    "near duplicate": (
+        sick(d=-3 * healthy()["a"] + 1e-3 * NORMAL),
+        "warning",
+        "d",
+        "all but the same as 'a'",
+    ),
+    "outlier": (sick(a=np.where(FIRST, 1e4, NORMAL)), "warning", "a", "robust deviations"),
+    "powers of ten": (sick(a=np.exp(5 * NORMAL)), "warning", "a", "powers of ten"),
+    "offset": (sick(a=1e12 + NORMAL), "warning", "a", "digits are lost"),
+    "wild scales": (sick(a=1e9 * NORMAL), "note", "", "wild scales"),
+    "id": (sick(a=np.arange(ROWS) + 1), "warning", "a", "like an id"),
+    "names": (sick(city=[f"n{i}" for i in range(ROWS)]), "error", "city", "different text in every row"),
+    "many texts": (sick(city=[f"n{i // 2}" for i in range(ROWS)]), "warning", "city", "100 distinct texts"),
+    "text numbers": (sick(city=["n/a"] + ["1.5"] * (ROWS - 1)), "warning", "city", "numbers stored as text"),
+    "dates": (sick(city=pd.date_range("2024-01-01", periods=ROWS)), "error", "city", "dates"),
+    "few rows": (healthy().head(20), "warning", "", "20 rows"),
+    "one row": (healthy().head(1), "error", "", "1 row"),
+    "copies": (pd.concat([healthy()] * 2), "warning", "", "copies"),
+    "constant target": (sick(y=1.0), "error", "y", "constant"),
+    "missing target": (sick(y=np.where(FIRST, np.nan, NORMAL)), "error", "y", "target missing"),
+    "skewed target": (sick(y=np.exp(2 * NORMAL)), "warning", "y", "skewed"),
+    "few values": (sick(y=np.arange(ROWS) % 3), "note", "y", "3 distinct values"),
+    "one class": (sick(y="yes"), "error", "y", "one class only"),
+    "rare class": (sick(y=np.where(FIRST, "no", "yes")), "warning", "y", "fewer than five"),
+}
+
+
+@pytest.mark.parametrize("ailment", AILMENTS)
+def test_ailment_is_found_with_a_cure(ailment):
+    frame, severity, column, words = AILMENTS[ailment]
+    found = [f for f in diagnose(frame, "y") if words in f.problem]
+    assert [(f.severity, f.column) for f in found] == [(severity, column)]
+    assert found[0].cure
+
+
+def test_a_healthy_table_has_no_findings():
+    assert diagnose(healthy(), "y") == []
+    assert diagnose(healthy()) == []
+
+
+@pytest.mark.parametrize("name", ["diabetes", "wine", "iris"])
+def test_well_known_data_raise_no_error(name):
+    assert all(finding.severity != "error" for finding in diagnose(read_table(name), "y"))
+
+
+def test_gravest_first():
+    frame = sick(a=7.0, b=np.where(FIRST, np.nan, NORMAL))
+    assert [finding.severity for finding in diagnose(frame, "y")] == ["error", "warning"]
+
+
+def test_unknown_target_is_refused():
+    with pytest.raises(TableError, match="no column is named 'z'"):
+        diagnose(healthy(), "z")

@@ -1,0 +1,177 @@
+"""Files: what goes in comes out, and everything else is refused with the reason."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from novidgp import storage as persist
+from novidgp.storage import ModelFileError
+
+ARRAYS = {
+    "scalar": np.float32(2.5),
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "counts": np.array([3, 1], np.int32),
+    "flags": np.array([True, False]),
+    "empty": np.zeros((0, 4)),
+    "big-endian": np.array([1.0, 2.0], ">f8"),
+}
+METADATA = {"kind": "test", "nested": {"b": [1, 2.5, None], "a": "µ"}}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "model.novidgp"
+    persist.save(path, ARRAYS, METADATA)
+    return path
+
+
+def test_arrays_and_metadata_come_back_as_they_were(file):
+    arrays, metadata = persist.load(file)
+    assert metadata == METADATA == persist.load_metadata(file)
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert arrays[name].shape == np.shape(array)
+        assert arrays[name].dtype.kind == np.asarray(array).dtype.kind
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_the_file_is_safetensors_with_a_json_header_that_others_can_read(file):
+    with safetensors.safe_open(file, framework="numpy") as opened:
+        header = json.loads(opened.metadata()["novidgp"])
+    assert header["format_version"] == persist.FORMAT_VERSION
+    assert header["metadata"] == METADATA
+
+
+def test_a_missing_file_and_a_missing_directory_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*absent"):
+        persist.load(tmp_path / "absent")
+    with pytest.raises(FileNotFoundError, match=r"directory .* does not exist"):
+        persist.save(tmp_path / "absent" / "model", ARRAYS, METADATA)
+    with pytest.raises(ModelFileError, match="is a directory"):
+        persist.load(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 8, 9, 40, 0.5, -1])
+def test_a_file_cut_short_anywhere_is_refused(file, length):
+    content = file.read_bytes()
+    file.write_bytes(content[: int(length * len(content)) if 0 < length < 1 else length])
+    with pytest.raises(ModelFileError):
+        persist.load(file)
+
+
+def test_a_cut_file_is_called_damaged_and_a_foreign_one_foreign(file, tmp_path):
+    content = file.read_bytes()
+    file.write_bytes(content[:-3])
+    with pytest.raises(ModelFileError, match="damaged or cut short"):
+        persist.load(file)
+    file.write_bytes(b"PK\x03\x04 not a tensor in sight, but long enough")
+    with pytest.raises(ModelFileError, match="not a novidgp file"):
+        persist.load(file)
+    safetensors.numpy.save_file({"weight": np.ones(3)}, file)
+    with pytest.raises(ModelFileError, match="another program"):
+        persist.load(file)
+
+
+def test_no_flipped_byte_goes_unnoticed(file):
+    content = file.read_bytes()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0x04
+        file.write_bytes(damaged)
+        try:
+            arrays, metadata = persist.load(file)
+        except ModelFileError:
+            continue
+        # A byte that carries no value (padding, say) may change.
+        assert metadata == METADATA
+        for name, array in ARRAYS.items():
+            np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_a_newer_format_asks_for_an_upgrade(file, monkeypatch):
+    monkeypatch.setattr(persist, "FORMAT_VERSION", 2)
+    persist.save(file, ARRAYS, METADATA)
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=r"format 2, .* Upgrade novidgp"):
+        persist.load(file)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(file, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        persist.save(file, {"other": np.ones(2)}, {})
+    monkeypatch.undo()
+    assert persist.load(file)[1] == METADATA
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_cannot_be_saved_is_refused_by_name(tmp_path):
+    with pytest.raises(TypeError, match=r"arrays\['names'\] has dtype <U1"):
+        persist.save(tmp_path / "f", {"names": np.array(["a"])}, {})
+    with pytest.raises(ValueError, match="metadata must be plain JSON"):
+        persist.save(tmp_path / "f", {}, {"score": float("nan")})
+    with pytest.raises(TypeError, match="metadata must be plain JSON"):
+        persist.save(tmp_path / "f", {}, {"score": np.float32(1)})
+    assert not list(tmp_path.iterdir())
+
+
+TREE = {"a": (jnp.ones((2, 3)), None), "b": [jnp.array(3, jnp.int32)]}
+
+
+def test_a_tree_comes_back_through_shapes_alone():
+    arrays = persist.tree_to_arrays(TREE, "state") | {"other": np.ones(1)}
+    assert set(arrays) == {"state['a'][0]", "state['b'][0]", "other"}
+    back = persist.arrays_to_tree(jax.eval_shape(lambda: TREE), arrays, "state")
+    assert jax.tree.structure(back) == jax.tree.structure(TREE)
+    for got, want in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
+        assert isinstance(got, jax.Array)
+        assert got.dtype == want.dtype
+        assert not got.weak_type
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"s['a'][0]": np.ones((2, 4), np.float32)}, r"\['a'\]\[0\].* is float32\[2, 4\] .* float32\[2, 3\]"),
+        ({"s['a'][0]": np.ones((2, 3))}, r"\['a'\]\[0\].* is float64\[2, 3\] .* float32\[2, 3\]"),
+        ({"s['c']": np.ones(1)}, r"no place for array \"s\['c'\]\""),
+    ],
+)
+def test_another_tree_is_refused_by_the_name_of_a_leaf(change, message):
+    with pytest.raises(ModelFileError, match=message):
+        persist.arrays_to_tree(TREE, persist.tree_to_arrays(TREE, "s") | change, "s")
+
+
+def test_a_missing_leaf_is_refused_by_name():
+    with pytest.raises(ModelFileError, match=r"no array \"s\['a'\]\[0\]\""):
+        persist.arrays_to_tree(TREE, {}, "s")
+
+
+def test_double_precision_is_kept_inside_x64_and_never_cut_outside():
+    arrays = {"x": np.array([1 / 3])}
+    template = {"x": np.zeros(1)}
+    named = {"['x']": arrays["x"]}
+    with pytest.raises(ModelFileError, match="enable_x64"):
+        persist.arrays_to_tree(template, named)
+    with jax.enable_x64(True):
+        assert persist.arrays_to_tree(template, named)["x"].dtype == np.float64
+
+
+def test_reading_a_file_needs_no_jax(file):
+    code = (
+        "import sys; from novidgp import storage as persist;"
+        "persist.load(sys.argv[1]); persist.load_metadata(sys.argv[1]);"
+        "assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)
