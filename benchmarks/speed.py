@@ -56,9 +56,9 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     import jax
     import jax.numpy as jnp
 
-    from novidgp.model.dgp import Batch
     from novidgp.inference import make_inference
     from novidgp.model.build import ModelConfig, build_model
+    from novidgp.model.dgp import Batch
     from novidgp.numerics.linalg import single_threaded_lapack
 
     X, y = toy_data(batch)

@@ -6,7 +6,6 @@ import json
 import re
 from html.parser import HTMLParser
 
-from support import fake
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +14,7 @@ from novidgp.bench.report import page
 from novidgp.bench.spec import Fit
 from novidgp.bench.suites import SUITES, narrowed
 from novidgp.cli import app
+from support import fake
 
 TWO = narrowed(SUITES["uci"], methods=["novi", "dsvi"], datasets=["boston", "energy"], layers=[2])
 

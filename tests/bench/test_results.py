@@ -2,11 +2,11 @@
 
 import json
 
-from support import fake
 import pytest
 
 from novidgp.bench.results import Results, failed, finished, fit_of, read_records
 from novidgp.bench.spec import Fit, fit_from_json
+from support import fake
 
 FIT = Fit("boston", "random", 3, "novi", 2, 100, 1000)
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-from support import fake
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +16,7 @@ from novidgp.bench.methods import make_estimator, why_not
 from novidgp.bench.results import finished, fit_of, read_records
 from novidgp.bench.spec import Fit
 from novidgp.cli import app
+from support import fake
 
 QUICK = [Fit("steps", "random", seed, "exact-gp") for seed in range(4)]
 START = (

@@ -1,6 +1,5 @@
 """Means, ranks and tests, against numbers worked out by hand or by SciPy."""
 
-from support import fake
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +8,7 @@ from novidgp.bench import summary
 from novidgp.bench.figures import cliques
 from novidgp.bench.spec import Fit
 from novidgp.bench.suites import SUITES, narrowed
+from support import fake
 
 SETS = ("boston", "energy", "concrete", "yacht", "qsar", "kin8nm")
 

@@ -134,7 +134,7 @@ def novi(
     `network=False` switches the neural part off and leaves a Gaussian q. `gaussian_part` says how the data
     term sees the Gaussian part of a smooth q: integrated out row by row, or in joint draws (the other critics
     and objectives know draws only). `last_layer="conjugate"` solves for the last layer's Gaussian where the
-    likelihood is Gaussian (`novidgp.inference.closed_form`; `conjugate_rate` is the weight of the newest minibatch in
+    likelihood is Gaussian (`inference.closed_form`; `conjugate_rate` is the weight of the newest minibatch in
     its sums), and is otherwise as `"gradient"`. With the Gaussian part integrated no step needs the
     posterior's score at a draw, so the Stein discrepancy is measured every `measure_every` steps only.
     `snapshots` keeps models from along the way as members of the predictive mixture (None: if rows are few).
