@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from novidgp.tables.doctor import diagnose
-from novidgp.tables.encode import TableError, read_table
+from novidgp.tables.errors import TableError
+from novidgp.tables.read import read_table
 
 ROWS = 200
 

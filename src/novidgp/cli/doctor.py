@@ -22,7 +22,7 @@ def doctor_command(
     from rich.text import Text
 
     from novidgp.tables.doctor import diagnose
-    from novidgp.tables.encode import read_table
+    from novidgp.tables.read import read_table
 
     frame = read_table(data)
     if target is None and data.endswith(".npz") and "y" in frame.columns:

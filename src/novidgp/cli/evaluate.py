@@ -18,13 +18,14 @@ def evaluate_command(
 
     from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
     from novidgp.cli.scores import score_table, scores
-    from novidgp.tables.encode import read_table, split_target, target_values
+    from novidgp.tables.encode import split_target, target_values
+    from novidgp.tables.read import read_table
 
     estimator, encoding = load_with_encoding(model)
     frame = read_table(data)
-    features, target = split_target(frame, encoding.target)
-    warn_of_extra_columns(encoding, features)
-    values = scores(estimator, encoding.encode(features), target_values(target, encoding.task))
+    inputs, target = split_target(frame, encoding.target)
+    warn_of_extra_columns(encoding, inputs)
+    values = scores(estimator, encoding.encode(inputs), target_values(target, encoding.task))
     if as_json:
         typer.echo(json.dumps({"rows": len(frame), **values}))
     else:

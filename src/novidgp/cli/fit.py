@@ -88,14 +88,9 @@ def fit_command(
 
     from novidgp.cli.models import ENCODING
     from novidgp.cli.scores import score_table, scores
-    from novidgp.tables.encode import (
-        TableEncoding,
-        TableError,
-        choose_task,
-        read_table,
-        split_target,
-        target_values,
-    )
+    from novidgp.tables.encode import TableEncoding, choose_task, split_target, target_values
+    from novidgp.tables.errors import TableError
+    from novidgp.tables.read import read_table
 
     options = parse_options(option or [])
     path = Path(output or f"{Path(data).name.split('.')[0]}.novidgp")

@@ -16,7 +16,8 @@ ENCODING = "table"
 def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
     """The estimator in a model file, and how a table becomes its matrix."""
     import novidgp
-    from novidgp.tables.encode import TableEncoding, TableError
+    from novidgp.tables.encode import TableEncoding
+    from novidgp.tables.errors import TableError
 
     model = novidgp.load_model(path)
     stored = (getattr(model, "extra_", None) or {}).get(ENCODING)

@@ -31,7 +31,8 @@ def predict_command(
     import pandas as pd
 
     from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
-    from novidgp.tables.encode import TableError, check_writable_table, read_table, write_table
+    from novidgp.tables.errors import TableError
+    from novidgp.tables.read import check_writable_table, read_table, write_table
 
     levels = parse_levels(quantiles)
     if output != "-":

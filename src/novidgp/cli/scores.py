@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from novidgp.prediction import metrics
-from novidgp.tables.encode import TableError
+from novidgp.tables.errors import TableError
 
 if TYPE_CHECKING:
     from rich.table import Table

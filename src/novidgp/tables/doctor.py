@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from novidgp.tables.encode import MAX_CATEGORIES, Kind, TableError, column_kind, pick
+from novidgp.tables.encode import MAX_CATEGORIES, Kind, column_kind, pick
+from novidgp.tables.errors import TableError
 
 Severity = Literal["error", "warning", "note"]
 
@@ -49,13 +50,13 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
         except TableError as error:
             problem, _, cure = str(error).partition("; ")
             findings.append(Finding("error", name, problem.removeprefix(f"column {name!r} "), cure))
-    features: dict[str, Kind] = {name: kind for name, kind in kinds.items() if name != target}
+    inputs: dict[str, Kind] = {name: kind for name, kind in kinds.items() if name != target}
     findings += _rows(frame, target)
-    for name, kind in features.items():
+    for name, kind in inputs.items():
         findings += _missing(pick(frame, name))
         findings += _text(pick(frame, name)) if kind == "category" else _numbers(pick(frame, name), kind)
-    findings += _pairs(frame, features)
-    findings += _scales(frame, [name for name, kind in features.items() if kind == "number"])
+    findings += _pairs(frame, inputs)
+    findings += _scales(frame, [name for name, kind in inputs.items() if kind == "number"])
     if target is not None and target in kinds:
         findings += _target(pick(frame, target), kinds[target])
     return sorted(findings, key=lambda finding: _ORDER[finding.severity])
@@ -170,9 +171,9 @@ def _text(column: pd.Series) -> Iterator[Finding]:
         yield Finding("warning", name, f"{distinct} distinct texts in {len(column)} rows", cure)
 
 
-def _pairs(frame: pd.DataFrame, features: dict[str, Kind]) -> Iterator[Finding]:
+def _pairs(frame: pd.DataFrame, inputs: dict[str, Kind]) -> Iterator[Finding]:
     """Columns that say what an earlier one says: equal cell by cell, or all but perfectly correlated."""
-    names = list(features)
+    names = list(inputs)
     if len(names) > _WIDE_COLUMNS:
         return
     equal: set[str] = set()
@@ -181,13 +182,13 @@ def _pairs(frame: pd.DataFrame, features: dict[str, Kind]) -> Iterator[Finding]:
         column = pick(frame, name)
         if column.nunique(dropna=False) < 2:
             continue
-        text = features[name] == "category"
+        text = inputs[name] == "category"
         digest = hash("\x1f".join(column.astype(str)) if text else _values(column).tobytes())
         if digest in first:
             equal.add(name)
             yield Finding("warning", name, f"the same as {first[digest]!r}", f"leave it out (--drop {name})")
         first.setdefault(digest, name)
-    numeric = [name for name in names if features[name] != "category" and name not in equal]
+    numeric = [name for name in names if inputs[name] != "category" and name not in equal]
     matrix = frame[numeric].astype(np.float64).replace([np.inf, -np.inf], np.nan)
     matrix = matrix.loc[:, matrix.std() > 0]
     correlation = np.abs(matrix.corr(min_periods=3).to_numpy())

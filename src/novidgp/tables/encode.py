@@ -1,24 +1,21 @@
-"""From a file on disk to the matrix a model is fitted on, the same way at training and at prediction.
+"""From a table to the matrix a model is fitted on, in the same way at training and at prediction.
 
 A `TableEncoding` is learnt from the training table and kept in the model file as plain JSON: which columns
-are features, in which order, and for text columns which categories there were. What cannot be turned into
-numbers without guessing (dates, missing values, unseen categories) is refused with the column's name and the
-cure.
+are inputs, their order, and the categories of the text columns. What cannot be turned into numbers without
+guessing (dates, missing values, unseen categories) is refused; the error names the column and the cure.
 """
 
-import os
-import tempfile
-import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
+
+from novidgp.messages import listed, nearest
+from novidgp.tables.errors import TableError
 
 Kind = Literal["number", "boolean", "category"]
 Task = Literal["regression", "classification"]
@@ -26,69 +23,7 @@ Task = Literal["regression", "classification"]
 MAX_CATEGORIES = 100
 """More distinct texts than this in one column are refused: one-hot columns would swamp the others."""
 
-_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
-_PARQUET = (".parquet", ".pq")
 _DATE = r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?\s*$"
-
-
-class TableError(ValueError):
-    """The table cannot be used as it is; the message names the column and the cure."""
-
-
-def read_table(source: str | Path) -> pd.DataFrame:
-    """Read a CSV, Parquet or NPZ file (arrays `X` and, if there is one, `y`), or a data set known by name."""
-    path = Path(source)
-    if not path.exists():
-        return _read_known(str(source))
-    if path.is_dir():
-        raise TableError(f"{path} is a directory, not a table; give a .csv, .parquet or .npz file")
-    if path.stat().st_size == 0:
-        raise TableError(f"{path} is empty")
-    name = path.name.lower()
-    if name.endswith(".npz"):
-        frame = _read_npz(path)
-    elif name.endswith(_PARQUET):
-        frame = _read_parquet(path)
-    elif name.endswith(_CSV):
-        frame = _read_csv(path)
-    else:
-        raise TableError(f"{path}: unknown kind of table {path.suffix!r}; use .csv, .parquet or .npz")
-    if frame.empty:
-        raise TableError(f"{path} holds no rows")
-    frame.columns = [str(column).strip() for column in frame.columns]
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise TableError(f"{path} has two columns named {twice[0]!r}; rename one")
-    return frame
-
-
-def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write CSV or Parquet, atomically: a reader sees the old file or the whole new one."""
-    path = Path(path)
-    check_writable_table(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    try:
-        if path.name.lower().endswith(_PARQUET):
-            frame.to_parquet(temporary, index=False)
-        else:
-            frame.to_csv(temporary, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def check_writable_table(path: str | Path) -> None:
-    """Refuse a path `write_table` could not write, before anything is computed."""
-    path = Path(path)
-    if not path.name.lower().endswith((".csv", ".tsv", *_PARQUET)):
-        raise TableError(f"{path}: write predictions to a .csv, .tsv or .parquet file")
-    if not path.parent.is_dir():
-        raise TableError(f"{path}: there is no directory {path.parent}; create it first")
 
 
 def pick(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -130,7 +65,9 @@ def column_kind(column: pd.Series) -> Kind:
 def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
     """The table without the target column, and that column, complete."""
     if target not in frame.columns:
-        raise TableError(f"no column is named {target!r}; {_nearest(target, list(frame.columns))}")
+        near = nearest(target, frame.columns, cutoff=0.6)
+        hint = f"columns: {listed(list(frame.columns))}" if near is None else f"did you mean {near!r}?"
+        raise TableError(f"no column is named {target!r}; {hint}")
     column = pick(frame, target)
     missing = int(np.sum(column.isna()))
     if missing:
@@ -174,16 +111,16 @@ def target_values(target: pd.Series, task: Task) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class FeatureColumn:
-    """One column of the training table; `categories` is empty unless it holds text."""
+class InputColumn:
+    """One column of the training table; `categories` is empty unless the column holds text."""
 
     name: str
     kind: Kind
     categories: tuple[str, ...] = ()
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the matrix columns it becomes."""
+    def matrix_columns(self) -> tuple[str, ...]:
+        """Names of the matrix columns that this column becomes."""
         return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
 
 
@@ -191,21 +128,21 @@ class FeatureColumn:
 class TableEncoding:
     """How a table becomes a matrix: numbers as they are, true/false as 1/0, text one-hot."""
 
-    columns: tuple[FeatureColumn, ...]
+    columns: tuple[InputColumn, ...]
     target: str
     task: Task
 
     @classmethod
-    def learn(cls, features: pd.DataFrame, target: str, task: Task) -> "TableEncoding":
-        """Record kinds, order and categories of the training table's feature columns."""
-        if not len(features.columns):
+    def learn(cls, inputs: pd.DataFrame, target: str, task: Task) -> "TableEncoding":
+        """Record kinds, order and categories of the training table's columns, given without the target."""
+        if not len(inputs.columns):
             raise TableError("the table has no feature columns besides the target")
-        return cls(tuple(_learn_column(pick(features, str(name))) for name in features.columns), target, task)
+        return cls(tuple(_learn_column(pick(inputs, str(name))) for name in inputs.columns), target, task)
 
     @property
-    def features(self) -> tuple[str, ...]:
+    def matrix_columns(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix."""
-        return tuple(name for column in self.columns for name in column.features)
+        return tuple(name for column in self.columns for name in column.matrix_columns)
 
     def extra_columns(self, frame: pd.DataFrame) -> list[str]:
         """Columns of a table that the model does not use (the target is not counted)."""
@@ -216,7 +153,7 @@ class TableEncoding:
         """The float64 matrix of a table; columns may come in any order, further columns are left out."""
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
-            raise TableError(f"the table lacks {_listed(absent)}, which the model was fitted on")
+            raise TableError(f"the table lacks {listed(absent)}, which the model was fitted on")
         _refuse_missing({column.name: pick(frame, column.name) for column in self.columns})
         return np.hstack([_encode_column(column, pick(frame, column.name)) for column in self.columns])
 
@@ -233,7 +170,7 @@ class TableEncoding:
         """Read back what `to_json` gave."""
         try:
             columns = tuple(
-                FeatureColumn(str(column["name"]), column["kind"], tuple(map(str, column["categories"])))
+                InputColumn(str(column["name"]), column["kind"], tuple(map(str, column["categories"])))
                 for column in stored["columns"]
             )
             encoding = cls(columns, str(stored["target"]), stored["task"])
@@ -244,21 +181,21 @@ class TableEncoding:
         return encoding
 
 
-def _learn_column(column: pd.Series) -> FeatureColumn:
+def _learn_column(column: pd.Series) -> InputColumn:
     kind = column_kind(column)
     name = str(column.name)
     if kind != "category":
-        return FeatureColumn(name, kind)
+        return InputColumn(name, kind)
     categories = tuple(sorted(column.dropna().astype(str).unique()))
     if len(categories) > MAX_CATEGORIES:
         raise TableError(
             f"column {name!r} holds {len(categories)} distinct texts (at most {MAX_CATEGORIES}); "
             f"group them, or leave the column out with --drop {name}"
         )
-    return FeatureColumn(name, kind, categories)
+    return InputColumn(name, kind, categories)
 
 
-def _encode_column(column: FeatureColumn, values: pd.Series) -> np.ndarray:
+def _encode_column(column: InputColumn, values: pd.Series) -> np.ndarray:
     if column.kind == "category":
         texts = values.astype(str)
         codes = pd.Index(column.categories).get_indexer(pd.Index(texts))
@@ -302,79 +239,3 @@ def _date_error(name: Any) -> TableError:
         f"column {name!r} holds dates or times; turn it into numbers that mean something "
         f"(days since a start, month, hour) or leave it out with --drop {name}"
     )
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"columns: {_listed(known)}"
-
-
-def _listed(names: Sequence[str], limit: int = 12) -> str:
-    shown = ", ".join(map(repr, names[:limit]))
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    separator = "\t" if ".tsv" in path.name.lower() else ","
-    try:
-        frame = pd.read_csv(path, sep=separator, low_memory=False)
-        if len(frame.columns) == 1:
-            header = str(frame.columns[0])
-            other = next((mark for mark in (";", "\t", "|") if mark in header), None)
-            frame = frame if other is None else pd.read_csv(path, sep=other, low_memory=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
-        raise TableError(f"{path} cannot be read as CSV: {_first_line(error)}") from error
-    return frame
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
-
-    try:
-        return pd.read_parquet(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
-
-
-def _read_npz(path: Path) -> pd.DataFrame:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("X", "y") if name in stored.files}
-            names = stored.files
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise TableError(f"{path} cannot be read as NPZ: {_first_line(error)}") from error
-    if "X" not in arrays:
-        raise TableError(f"{path} holds {_listed(names)} but no array named 'X'")
-    return arrays_to_frame(arrays["X"], arrays.get("y"), str(path))
-
-
-def _read_known(name: str) -> pd.DataFrame:
-    """A registered data set, where the name is one and no file is meant."""
-    from novidgp.datasets import dataset_names, load_dataset
-
-    if name not in dataset_names():
-        raise TableError(f"there is no file {name} (nor a data set of that name: see `novidgp data list`)")
-    dataset = load_dataset(name)
-    target = dataset.y
-    if dataset.info.task == "classification":
-        target = np.array([f"class {label}" for label in target])
-    return arrays_to_frame(dataset.X, target, name)
-
-
-def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data") -> pd.DataFrame:
-    """A table with columns x0, x1, ... and, if there is a target, y."""
-    if X.ndim != 2:
-        raise TableError(f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns")
-    frame = pd.DataFrame(X, columns=[f"x{index}" for index in range(X.shape[1])])
-    if y is not None:
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.shape != (len(X),):
-            raise TableError(f"{where}: y has shape {y.shape} but X has {len(X)} rows; one target per row")
-        frame["y"] = y
-    return frame
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

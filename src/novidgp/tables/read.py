@@ -1,0 +1,135 @@
+"""Reading tables from files and writing them."""
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from novidgp.messages import listed
+from novidgp.tables.errors import TableError
+
+_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+
+
+def read_table(source: str | Path) -> pd.DataFrame:
+    """Read a CSV, Parquet or NPZ file (arrays `X` and, if there is one, `y`), or a data set known by name."""
+    path = Path(source)
+    if not path.exists():
+        return _read_known(str(source))
+    if path.is_dir():
+        raise TableError(f"{path} is a directory, not a table; give a .csv, .parquet or .npz file")
+    if path.stat().st_size == 0:
+        raise TableError(f"{path} is empty")
+    name = path.name.lower()
+    if name.endswith(".npz"):
+        frame = _read_npz(path)
+    elif name.endswith(_PARQUET):
+        frame = _read_parquet(path)
+    elif name.endswith(_CSV):
+        frame = _read_csv(path)
+    else:
+        raise TableError(f"{path}: unknown kind of table {path.suffix!r}; use .csv, .parquet or .npz")
+    if frame.empty:
+        raise TableError(f"{path} holds no rows")
+    frame.columns = [str(column).strip() for column in frame.columns]
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise TableError(f"{path} has two columns named {twice[0]!r}; rename one")
+    return frame
+
+
+def write_table(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write CSV or Parquet, atomically: a reader sees the old file or the whole new one."""
+    path = Path(path)
+    check_writable_table(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    try:
+        if path.name.lower().endswith(_PARQUET):
+            frame.to_parquet(temporary, index=False)
+        else:
+            frame.to_csv(temporary, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def check_writable_table(path: str | Path) -> None:
+    """Refuse a path `write_table` could not write, before anything is computed."""
+    path = Path(path)
+    if not path.name.lower().endswith((".csv", ".tsv", *_PARQUET)):
+        raise TableError(f"{path}: write predictions to a .csv, .tsv or .parquet file")
+    if not path.parent.is_dir():
+        raise TableError(f"{path}: there is no directory {path.parent}; create it first")
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    separator = "\t" if ".tsv" in path.name.lower() else ","
+    try:
+        frame = pd.read_csv(path, sep=separator, low_memory=False)
+        if len(frame.columns) == 1:
+            header = str(frame.columns[0])
+            other = next((mark for mark in (";", "\t", "|") if mark in header), None)
+            frame = frame if other is None else pd.read_csv(path, sep=other, low_memory=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
+        raise TableError(f"{path} cannot be read as CSV: {_first_line(error)}") from error
+    return frame
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+
+    try:
+        return pd.read_parquet(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("X", "y") if name in stored.files}
+            names = stored.files
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise TableError(f"{path} cannot be read as NPZ: {_first_line(error)}") from error
+    if "X" not in arrays:
+        raise TableError(f"{path} holds {listed(names)} but no array named 'X'")
+    return arrays_to_frame(arrays["X"], arrays.get("y"), str(path))
+
+
+def _read_known(name: str) -> pd.DataFrame:
+    """A registered data set, where the name is one and no file is meant."""
+    from novidgp.datasets import dataset_names, load_dataset
+
+    if name not in dataset_names():
+        raise TableError(f"there is no file {name} (nor a data set of that name: see `novidgp data list`)")
+    dataset = load_dataset(name)
+    target = dataset.y
+    if dataset.info.task == "classification":
+        target = np.array([f"class {label}" for label in target])
+    return arrays_to_frame(dataset.X, target, name)
+
+
+def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data") -> pd.DataFrame:
+    """A table with columns x0, x1, ... and, if there is a target, y."""
+    if X.ndim != 2:
+        raise TableError(f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns")
+    frame = pd.DataFrame(X, columns=[f"x{index}" for index in range(X.shape[1])])
+    if y is not None:
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.shape != (len(X),):
+            raise TableError(f"{where}: y has shape {y.shape} but X has {len(X)} rows; one target per row")
+        frame["y"] = y
+    return frame
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
