@@ -1,18 +1,13 @@
-# `make demo` and `make test` need nothing but Python 3.11+ and make: each builds .venv by itself.
+# Every target builds what it needs in .venv by itself, from Python 3.11+ and make alone. Nothing outside the
+# repository is read, except the data directory that the variable NOVIDGP_DATA names.
 SHELL  := /bin/sh
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-
-# Benchmark data beside the project is found without being asked for; a variable already set wins.
-ifeq ($(origin NOVIDGP_DATA), undefined)
-ifneq ($(wildcard ../shared/data),)
-export NOVIDGP_DATA := $(abspath ../shared/data)
-endif
-endif
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit format bench-speed clean
+.PHONY: help demo test test-all lint types unit unit-all format docs wheel bench-speed clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -22,19 +17,34 @@ demo: $(VENV)/.dev ## fit, compare with an exact GP, draw, save and load again (
 
 test: lint types unit ## lint, formatting, types and tests
 
+test-all: lint types unit-all ## the same, with the slow tests
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev
-	$(BIN)/pyright src
+	$(BIN)/pyright
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+unit-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow"
+
 format: $(VENV)/.dev ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs ## the documentation as a site in build/site; a broken link or an unknown name is an error
+	$(BIN)/mkdocs build --strict
+
+wheel: $(VENV)/.release ## build source archive and wheel in dist, and check what is in them
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist
+	$(BIN)/python .ci/check_wheel.py dist/*.whl
 
 bench-speed: $(VENV)/.peers ## seconds per iteration, ours beside GPyTorch's
 	$(BIN)/python benchmarks/speed.py
@@ -46,9 +56,9 @@ clean: ## remove the virtual environment, caches and the demo's output
 # A stamp says what is installed; it is older than pyproject.toml when that changes, and then pip runs again.
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(PIP) -e '.[dev]'
 	touch $@
 
-$(VENV)/.peers: $(VENV)/.dev
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,peers]'
+$(VENV)/.peers $(VENV)/.docs $(VENV)/.release: $(VENV)/.%: $(VENV)/.dev
+	$(PIP) -e '.[dev,$*]'
 	touch $@

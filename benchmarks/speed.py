@@ -7,6 +7,7 @@ disturbs another: an idle one waits on a pipe. Figures are medians over turns.
     python benchmarks/speed.py              # the comparison; the last line is one JSON object
     python benchmarks/speed.py --scaling    # how NOVI's iteration grows with depth, samples and batch
 """
+# pyright: reportMissingImports=false
 
 import argparse
 import json
