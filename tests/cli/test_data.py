@@ -11,6 +11,7 @@ from novidgp.cli.data import data_app
 from novidgp.datasets import dataset_names
 
 runner = CliRunner()
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def test_list_shows_every_set_and_whether_it_is_there(cache, monkeypatch):

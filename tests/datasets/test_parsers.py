@@ -14,7 +14,7 @@ from scipy.io import savemat
 from novidgp.datasets import DatasetError, dataset_info
 from novidgp.datasets.parsers import AIRLINE_COLUMNS, PARSERS, parse
 from novidgp.datasets.raw import RawFiles
-from novidgp.datasets.registry import registry
+from novidgp.datasets.registry import REGISTRY
 
 ROWS = 12
 
@@ -63,9 +63,9 @@ def assert_parsed(parsed: tuple[np.ndarray, np.ndarray], X: np.ndarray, y: np.nd
 
 
 def test_every_set_read_from_a_file_has_a_parser_and_names_its_files():
-    from_files = {info.name for info in registry().values() if not info.builtin}
+    from_files = {info.name for info in REGISTRY.values() if not info.builtin}
     assert from_files == set(PARSERS)
-    assert all(registry()[name].files for name in from_files)
+    assert all(REGISTRY[name].files for name in from_files)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from novidgp.datasets.builtin import nonstationary_curve
 from novidgp.datasets.cache import fetch_dataset, import_dataset, is_available
 from novidgp.datasets.errors import DatasetError, DatasetNotFoundError, DownloadError, UnknownDatasetError
+from novidgp.datasets.info import DatasetInfo, Fingerprint
 from novidgp.datasets.loaders import Dataset, load_dataset
-from novidgp.datasets.registry import DatasetInfo, Fingerprint, dataset_info, dataset_names
+from novidgp.datasets.registry import dataset_info, dataset_names
 
 __all__ = [
     "Dataset",

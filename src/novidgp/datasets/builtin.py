@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from novidgp.datasets.registry import DatasetInfo, Fingerprint
+from novidgp.datasets.info import DatasetInfo, Fingerprint
 
 _SKLEARN = "BSD 3-Clause (bundled with scikit-learn)"
 

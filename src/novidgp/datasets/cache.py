@@ -18,8 +18,9 @@ import platformdirs
 from novidgp.datasets.download import download
 from novidgp.datasets.errors import DatasetError, DatasetNotFoundError, DownloadError
 from novidgp.datasets.fingerprint import check_fingerprint
+from novidgp.datasets.info import DatasetInfo
 from novidgp.datasets.raw import RawFiles
-from novidgp.datasets.registry import DatasetInfo, dataset_info
+from novidgp.datasets.registry import dataset_info
 
 DATA_VARIABLE = "NOVIDGP_DATA"
 
@@ -66,7 +67,7 @@ def read_arrays(info: DatasetInfo, path: Path) -> tuple[np.ndarray, np.ndarray]:
     if path.suffix == ".npz":
         X, y = _read_npz(info, path)
     else:
-        from novidgp.datasets.parsers import parse
+        from novidgp.datasets.parsers import parse  # needs pandas
 
         X, y = parse(RawFiles(info, path))
     check_fingerprint(info, X, y, str(path))

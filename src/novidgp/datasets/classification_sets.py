@@ -4,11 +4,8 @@ Class counts are in the order of the class index in `y`. Fingerprints were compu
 the official files; those of `cifar10` are the published ones.
 """
 
-from novidgp.datasets.registry import DatasetInfo, Fingerprint
+from novidgp.datasets.info import CC_BY, DELVE, UCI, DatasetInfo, Fingerprint
 
-UCI = "https://archive.ics.uci.edu"
-CC_BY = "CC BY 4.0"
-DELVE = "free for research (DELVE; no licence stated)"
 IDX_FILES = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from novidgp.datasets.errors import DatasetError
-from novidgp.datasets.registry import DatasetInfo
+from novidgp.datasets.info import DatasetInfo
 
 TOLERANCE = 1e-3
 """Largest accepted error of a mean or a standard deviation, in standard deviations.

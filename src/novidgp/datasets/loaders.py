@@ -7,7 +7,8 @@ import numpy as np
 from novidgp.datasets.builtin import load_builtin
 from novidgp.datasets.cache import read_arrays, require_dataset
 from novidgp.datasets.fingerprint import check_fingerprint
-from novidgp.datasets.registry import DatasetInfo, dataset_info
+from novidgp.datasets.info import DatasetInfo
+from novidgp.datasets.registry import dataset_info
 
 
 @dataclass(frozen=True, eq=False)

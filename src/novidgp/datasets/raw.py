@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from novidgp.datasets.errors import DatasetError
-from novidgp.datasets.registry import DatasetInfo
+from novidgp.datasets.info import DatasetInfo
 
 _TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 

@@ -1,107 +1,26 @@
-"""What the library knows about each data set, and how to look it up by name.
+"""Every known data set, and how to look one up by name."""
 
-The facts are kept apart from the arrays: a benchmark table can name licence, citation and size without any
-file, and every load is held against the recorded `Fingerprint`, so that a wrong column, a truncated download
-or another data set under the right name is refused instead of silently benchmarked.
-"""
-
-import difflib
-import math
-from dataclasses import dataclass
-from functools import cache
-from typing import Literal
-
+from novidgp.datasets.builtin import BUILTIN
+from novidgp.datasets.classification_sets import CLASSIFICATION
 from novidgp.datasets.errors import UnknownDatasetError
+from novidgp.datasets.info import DatasetInfo
+from novidgp.datasets.regression_sets import REGRESSION
+from novidgp.messages import nearest
 
-Task = Literal["regression", "classification"]
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """Order-free facts that tell one data set from another.
-
-    No field depends on the order of the rows (several official files come in more than one order), except
-    that feature statistics and `train_class_counts` are over the official training rows where a data set has
-    an official split. `None` means the fact is not known and is not checked.
-    """
-
-    shape: tuple[int, ...]
-    """Shape of `X` over all rows, training and test."""
-    target_mean: float | None = None
-    target_sd: float | None = None
-    class_counts: tuple[int, ...] | None = None
-    train_class_counts: tuple[int, ...] | None = None
-    feature_mean: float | None = None
-    """Mean of all entries of `X`."""
-    feature_sd: float | None = None
-    """Standard deviation of all entries of `X`."""
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """Everything known about one data set before a byte of it is read."""
-
-    name: str
-    task: Task
-    target: str
-    """What `y` holds, in words."""
-    licence: str
-    citation: str
-    source: str
-    """The official page, for a person to read."""
-    fingerprint: Fingerprint
-    files: tuple[str, ...] = ()
-    """Names of the official raw files. With a single one, the importer takes any file name."""
-    urls: tuple[str, ...] = ()
-    """Direct addresses of the raw files or of one archive with all of them; empty: only by hand."""
-    official_train_rows: int | None = None
-    """Rows before this one are the official training set, the others the official test set."""
-    builtin: bool = False
-    """Needs no file: comes with scikit-learn or is drawn by this package."""
-    note: str = ""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, training and test together."""
-        return self.fingerprint.shape[0]
-
-    @property
-    def columns(self) -> int:
-        """Number of features of a row; for images, of pixels times channels."""
-        return math.prod(self.fingerprint.shape[1:])
-
-    @property
-    def classes(self) -> int | None:
-        """Number of classes, `None` for regression."""
-        counts = self.fingerprint.class_counts
-        return None if counts is None else len(counts)
-
-    @property
-    def images(self) -> bool:
-        """Whether a row of `X` is an image rather than a vector."""
-        return len(self.fingerprint.shape) > 2
-
-
-@cache
-def registry() -> dict[str, DatasetInfo]:
-    """Every known data set by name: the built-in ones first, then those read from files."""
-    from novidgp.datasets.builtin import BUILTIN
-    from novidgp.datasets.classification_sets import CLASSIFICATION
-    from novidgp.datasets.regression_sets import REGRESSION
-
-    return {info.name: info for info in (*BUILTIN, *REGRESSION, *CLASSIFICATION)}
+REGISTRY: dict[str, DatasetInfo] = {info.name: info for info in (*BUILTIN, *REGRESSION, *CLASSIFICATION)}
+"""The built-in data sets first, then those read from files."""
 
 
 def dataset_names() -> tuple[str, ...]:
     """The names `load_dataset` accepts."""
-    return tuple(registry())
+    return tuple(REGISTRY)
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Look a data set up by name; an unknown name is answered with the nearest known one."""
+    """Look a data set up by name; the error for an unknown name offers the nearest known one."""
     try:
-        return registry()[name]
+        return REGISTRY[name]
     except KeyError:
-        near = difflib.get_close_matches(name.lower(), dataset_names(), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(dataset_names())}"
+        near = nearest(name.lower(), REGISTRY)
+        hint = f"known: {', '.join(REGISTRY)}" if near is None else f"did you mean {near!r}?"
         raise UnknownDatasetError(f"no data set is named {name!r}; {hint}") from None

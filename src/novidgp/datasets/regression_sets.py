@@ -3,10 +3,7 @@
 Fingerprints were computed from copies of the official files; those of `year` are the published ones.
 """
 
-from novidgp.datasets.registry import DatasetInfo, Fingerprint
-
-UCI = "https://archive.ics.uci.edu"
-CC_BY = "CC BY 4.0"
+from novidgp.datasets.info import CC_BY, DELVE, UCI, DatasetInfo, Fingerprint
 
 REGRESSION = (
     DatasetInfo(
@@ -92,7 +89,7 @@ REGRESSION = (
         name="kin8nm",
         task="regression",
         target="distance of the robot arm's end from a target",
-        licence="free for research (DELVE; no licence stated)",
+        licence=DELVE,
         citation="Ghahramani (1996), The kin datasets, DELVE",
         source="https://www.cs.toronto.edu/~delve/data/kin/desc.html",
         files=("Dataset.data",),

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from novidgp.datasets.info import Task
 from novidgp.messages import listed, nearest
 from novidgp.tables.errors import TableError
 
 Kind = Literal["number", "boolean", "category"]
-Task = Literal["regression", "classification"]
 
 MAX_CATEGORIES = 100
 """More distinct texts than this in one column are refused: one-hot columns would swamp the others."""
