@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from novidgp import storage as persist
+from novidgp import storage
 from novidgp.storage import ModelFileError
 
 ARRAYS = {
@@ -28,13 +28,13 @@ METADATA = {"kind": "test", "nested": {"b": [1, 2.5, None], "a": "µ"}}
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "model.novidgp"
-    persist.save(path, ARRAYS, METADATA)
+    storage.save(path, ARRAYS, METADATA)
     return path
 
 
 def test_arrays_and_metadata_come_back_as_they_were(file):
-    arrays, metadata = persist.load(file)
-    assert metadata == METADATA == persist.load_metadata(file)
+    arrays, metadata = storage.load(file)
+    assert metadata == METADATA == storage.load_metadata(file)
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         assert arrays[name].shape == np.shape(array)
@@ -45,17 +45,17 @@ def test_arrays_and_metadata_come_back_as_they_were(file):
 def test_the_file_is_safetensors_with_a_json_header_that_others_can_read(file):
     with safetensors.safe_open(file, framework="numpy") as opened:
         header = json.loads(opened.metadata()["novidgp"])
-    assert header["format_version"] == persist.FORMAT_VERSION
+    assert header["format_version"] == storage.FORMAT_VERSION
     assert header["metadata"] == METADATA
 
 
 def test_a_missing_file_and_a_missing_directory_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent"):
-        persist.load(tmp_path / "absent")
+        storage.load(tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match=r"directory .* does not exist"):
-        persist.save(tmp_path / "absent" / "model", ARRAYS, METADATA)
+        storage.save(tmp_path / "absent" / "model", ARRAYS, METADATA)
     with pytest.raises(ModelFileError, match="is a directory"):
-        persist.load(tmp_path)
+        storage.load(tmp_path)
 
 
 @pytest.mark.parametrize("length", [0, 5, 8, 9, 40, 0.5, -1])
@@ -63,20 +63,20 @@ def test_a_file_cut_short_anywhere_is_refused(file, length):
     content = file.read_bytes()
     file.write_bytes(content[: int(length * len(content)) if 0 < length < 1 else length])
     with pytest.raises(ModelFileError):
-        persist.load(file)
+        storage.load(file)
 
 
 def test_a_cut_file_is_called_damaged_and_a_foreign_one_foreign(file, tmp_path):
     content = file.read_bytes()
     file.write_bytes(content[:-3])
     with pytest.raises(ModelFileError, match="damaged or cut short"):
-        persist.load(file)
+        storage.load(file)
     file.write_bytes(b"PK\x03\x04 not a tensor in sight, but long enough")
     with pytest.raises(ModelFileError, match="not a novidgp file"):
-        persist.load(file)
+        storage.load(file)
     safetensors.numpy.save_file({"weight": np.ones(3)}, file)
     with pytest.raises(ModelFileError, match="another program"):
-        persist.load(file)
+        storage.load(file)
 
 
 def test_no_flipped_byte_goes_unnoticed(file):
@@ -86,7 +86,7 @@ def test_no_flipped_byte_goes_unnoticed(file):
         damaged[position] ^= 0x04
         file.write_bytes(damaged)
         try:
-            arrays, metadata = persist.load(file)
+            arrays, metadata = storage.load(file)
         except ModelFileError:
             continue
         # A byte that carries no value (padding, say) may change.
@@ -96,11 +96,12 @@ def test_no_flipped_byte_goes_unnoticed(file):
 
 
 def test_a_newer_format_asks_for_an_upgrade(file, monkeypatch):
-    monkeypatch.setattr(persist, "FORMAT_VERSION", 2)
-    persist.save(file, ARRAYS, METADATA)
+    newer = storage.FORMAT_VERSION + 1
+    monkeypatch.setattr(storage, "FORMAT_VERSION", newer)
+    storage.save(file, ARRAYS, METADATA)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"format 2, .* Upgrade novidgp"):
-        persist.load(file)
+    with pytest.raises(ModelFileError, match=rf"format {newer}, .* Upgrade novidgp"):
+        storage.load(file)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(file, monkeypatch):
@@ -109,19 +110,36 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(file, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        persist.save(file, {"other": np.ones(2)}, {})
+        storage.save(file, {"other": np.ones(2)}, {})
     monkeypatch.undo()
-    assert persist.load(file)[1] == METADATA
+    assert storage.load(file)[1] == METADATA
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_written_file_has_the_mode_of_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with storage.atomic_write(tmp_path / "f") as file:
+            file.write(b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_an_error_while_writing_leaves_no_file(tmp_path):
+    with pytest.raises(TypeError, match="bytes"), storage.atomic_write(tmp_path / "f") as file:
+        file.write("text")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_saved_is_refused_by_name(tmp_path):
     with pytest.raises(TypeError, match=r"arrays\['names'\] has dtype <U1"):
-        persist.save(tmp_path / "f", {"names": np.array(["a"])}, {})
+        storage.save(tmp_path / "f", {"names": np.array(["a"])}, {})
     with pytest.raises(ValueError, match="metadata must be plain JSON"):
-        persist.save(tmp_path / "f", {}, {"score": float("nan")})
+        storage.save(tmp_path / "f", {}, {"score": float("nan")})
     with pytest.raises(TypeError, match="metadata must be plain JSON"):
-        persist.save(tmp_path / "f", {}, {"score": np.float32(1)})
+        storage.save(tmp_path / "f", {}, {"score": np.float32(1)})
     assert not list(tmp_path.iterdir())
 
 
@@ -129,9 +147,9 @@ TREE = {"a": (jnp.ones((2, 3)), None), "b": [jnp.array(3, jnp.int32)]}
 
 
 def test_a_tree_comes_back_through_shapes_alone():
-    arrays = persist.tree_to_arrays(TREE, "state") | {"other": np.ones(1)}
+    arrays = storage.tree_to_arrays(TREE, "state") | {"other": np.ones(1)}
     assert set(arrays) == {"state['a'][0]", "state['b'][0]", "other"}
-    back = persist.arrays_to_tree(jax.eval_shape(lambda: TREE), arrays, "state")
+    back = storage.arrays_to_tree(jax.eval_shape(lambda: TREE), arrays, "state")
     assert jax.tree.structure(back) == jax.tree.structure(TREE)
     for got, want in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
         assert isinstance(got, jax.Array)
@@ -150,12 +168,12 @@ def test_a_tree_comes_back_through_shapes_alone():
 )
 def test_another_tree_is_refused_by_the_name_of_a_leaf(change, message):
     with pytest.raises(ModelFileError, match=message):
-        persist.arrays_to_tree(TREE, persist.tree_to_arrays(TREE, "s") | change, "s")
+        storage.arrays_to_tree(TREE, storage.tree_to_arrays(TREE, "s") | change, "s")
 
 
 def test_a_missing_leaf_is_refused_by_name():
     with pytest.raises(ModelFileError, match=r"no array \"s\['a'\]\[0\]\""):
-        persist.arrays_to_tree(TREE, {}, "s")
+        storage.arrays_to_tree(TREE, {}, "s")
 
 
 def test_double_precision_is_kept_inside_x64_and_never_cut_outside():
@@ -163,15 +181,15 @@ def test_double_precision_is_kept_inside_x64_and_never_cut_outside():
     template = {"x": np.zeros(1)}
     named = {"['x']": arrays["x"]}
     with pytest.raises(ModelFileError, match="enable_x64"):
-        persist.arrays_to_tree(template, named)
+        storage.arrays_to_tree(template, named)
     with jax.enable_x64(True):
-        assert persist.arrays_to_tree(template, named)["x"].dtype == np.float64
+        assert storage.arrays_to_tree(template, named)["x"].dtype == np.float64
 
 
 def test_reading_a_file_needs_no_jax(file):
     code = (
-        "import sys; from novidgp import storage as persist;"
-        "persist.load(sys.argv[1]); persist.load_metadata(sys.argv[1]);"
+        "import sys; from novidgp import storage;"
+        "storage.load(sys.argv[1]); storage.load_metadata(sys.argv[1]);"
         "assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(file)], check=True)

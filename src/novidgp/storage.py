@@ -1,19 +1,18 @@
-"""One file for a model or a checkpoint: safetensors, with all that is not an array as JSON in its header.
+"""Files of models and checkpoints: safetensors, with everything that is not an array as JSON in the header.
 
-Nothing in such a file can run code. The JSON sits under the key `novidgp` of the header's `__metadata__`, as
-`{"format_version": 1, "checksum": ..., "metadata": {...}}`. The checksum covers the metadata and the names,
-types, shapes and bytes of the arrays, so that a damaged file is refused and not predicted from. Files are
-written beside their destination and moved into place: whoever reads, and whenever a run is killed, there is
-the old file or the new one.
+Nothing in such a file can run code. The JSON is under the key `novidgp` of the header's `__metadata__`:
+`{"format_version": ..., "checksum": ..., "metadata": {...}}`. The checksum covers the metadata and the names,
+types, shapes and bytes of the arrays, so that a damaged file is refused.
 """
 
 import json
 import os
 import secrets
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors
@@ -24,11 +23,37 @@ _KEY = "novidgp"
 
 
 class ModelFileError(ValueError):
-    """A file is there but cannot be used; the message says why and what to do."""
+    """A file exists but cannot be used; the message says why and what to do."""
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """A binary file to write to that takes the place of `path` when the block ends without an error.
+
+    The file is written beside `path` and moved there, so that a reader sees the old file or the whole new
+    one, even after a power cut. If the block raises, the old file stays and the new one is removed. The
+    file's mode follows the umask.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # the move itself must survive a power cut too
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def save(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
-    """Write `arrays` and JSON-able `metadata` to `path`, all or nothing."""
+    """Write `arrays` and JSON-able `metadata` to `path`, atomically."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(
@@ -47,7 +72,8 @@ def save(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: Ma
         "checksum": _checksum(plain, text),
         "metadata": json.loads(text),
     }
-    _write_atomically(path, safetensors.numpy.save(plain, {_KEY: _canonical(header)}))
+    with atomic_write(path) as file:
+        file.write(safetensors.numpy.save(plain, {_KEY: _canonical(header)}))
 
 
 def load(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -69,7 +95,7 @@ def load_metadata(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """The leaves of a pytree by their paths, such as `prefix.layers[0].inducing`."""
+    """The leaves of a pytree, named by their paths: `prefix.layers[0].inducing`."""
     import jax
 
     leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -79,8 +105,8 @@ def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 def arrays_to_tree(template: Any, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Any:
     """The pytree with `template`'s structure and the values of `arrays`.
 
-    The template's leaves may be arrays or `jax.ShapeDtypeStruct`s; every leaf must be there with the
-    template's shape and dtype, and no leaf of another tree under the same prefix may be left over.
+    The template's leaves may be arrays or `jax.ShapeDtypeStruct`s. Every leaf must be in `arrays` with the
+    template's shape and dtype, and no array under the same prefix may be left over.
     """
     import jax
     import jax.numpy as jnp
@@ -175,8 +201,10 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 
 def _looks_like_safetensors(path: Path) -> bool:
-    """A header length that makes sense, and the brace that opens the header if the file goes on that far: a
-    file that is damaged or cut short rather than foreign."""
+    """Whether a file that cannot be opened is damaged rather than foreign.
+
+    It then starts with a plausible header length and, if it is long enough, the header's opening brace.
+    """
     with path.open("rb") as file:
         start = file.read(9)
     return int.from_bytes(start[:8], "little") < 100_000_000 and start[8:9] in (b"{", b"")
@@ -188,28 +216,11 @@ def _damaged(path: Path, reason: str) -> ModelFileError:
     )
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # the move itself must survive a power cut too
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
 __all__ = [
     "FORMAT_VERSION",
     "ModelFileError",
     "arrays_to_tree",
+    "atomic_write",
     "load",
     "load_metadata",
     "save",

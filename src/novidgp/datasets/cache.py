@@ -21,6 +21,7 @@ from novidgp.datasets.fingerprint import check_fingerprint
 from novidgp.datasets.info import DatasetInfo
 from novidgp.datasets.raw import RawFiles
 from novidgp.datasets.registry import dataset_info
+from novidgp.storage import atomic_write
 
 DATA_VARIABLE = "NOVIDGP_DATA"
 
@@ -104,14 +105,8 @@ def import_dataset(name: str, file: str | Path, directory: Path | None = None) -
     directory = cache_directory() if directory is None else directory
     directory.mkdir(parents=True, exist_ok=True)
     destination = directory / f"{name}.npz"
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}-", suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub reads ** as allow_pickle
-        os.replace(temporary, destination)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic_write(destination) as stream:
+        np.savez_compressed(stream, **arrays)  # pyright: ignore[reportArgumentType]  # ** is read as allow_pickle
     return destination
 
 

@@ -1,7 +1,5 @@
 """Reading tables from files and writing them."""
 
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from novidgp.messages import listed
+from novidgp.storage import atomic_write
 from novidgp.tables.errors import TableError
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -43,23 +42,14 @@ def read_table(source: str | Path) -> pd.DataFrame:
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write CSV or Parquet, atomically: a reader sees the old file or the whole new one."""
+    """Write CSV or Parquet, atomically."""
     path = Path(path)
     check_writable_table(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    try:
+    with atomic_write(path) as file:
         if path.name.lower().endswith(_PARQUET):
-            frame.to_parquet(temporary, index=False)
+            frame.to_parquet(file, index=False)
         else:
-            frame.to_csv(temporary, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+            frame.to_csv(file, mode="wb", index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
 
 
 def check_writable_table(path: str | Path) -> None:
