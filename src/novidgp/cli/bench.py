@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from novidgp.cli.console import err, out, told_plainly, warn
+from novidgp.cli.console import err, out, report_errors, warn
 
 if TYPE_CHECKING:
     from novidgp.bench.runner import Plan
@@ -16,7 +16,7 @@ SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite, as in 
 
 
 @bench_app.command("list")
-@told_plainly()
+@report_errors()
 def list_suites() -> None:
     """List the suites: what each compares, and how many fits it is."""
     from rich.table import Table
@@ -31,7 +31,7 @@ def list_suites() -> None:
 
 
 @bench_app.command("run")
-@told_plainly()
+@report_errors()
 def run_suite(
     suite: SuiteName,
     methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods.")] = None,
@@ -118,7 +118,7 @@ ResultsDirs = Annotated[
 
 
 @bench_app.command("table")
-@told_plainly()
+@report_errors()
 def show_table(
     suite: SuiteName,
     style: Annotated[
@@ -158,7 +158,7 @@ def show_table(
 
 
 @bench_app.command("report")
-@told_plainly()
+@report_errors()
 def write_report(
     results: ResultsDirs = None,
     output: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path(

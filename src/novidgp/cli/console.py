@@ -1,4 +1,4 @@
-"""What all commands share: where text goes, and how a user's mistake is told in one line."""
+"""What all commands share: where text goes, and how errors are shown."""
 
 import os
 import warnings
@@ -42,8 +42,8 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """Show what a user can put right as one red line with exit code 1, and warnings as yellow lines.
+def report_errors() -> Iterator[None]:
+    """Show errors that a user can correct as one red line with exit code 1, and warnings as yellow lines.
 
     With the environment variable NOVIDGP_DEBUG set, errors keep their traceback.
     """

@@ -1,33 +1,21 @@
 """`novidgp data`: see, inspect, import and fetch data sets."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from novidgp.cli.console import out, report_errors
 
 data_app = typer.Typer(name="data", help="Benchmark data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of a data set, as in `novidgp data list`.")]
 
 
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Show what a user can put right as one line on stderr with exit code 1, not as a traceback."""
-    from novidgp.datasets import DatasetError
-
-    try:
-        yield
-    except (DatasetError, OSError, ImportError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
 @data_app.command("list")
+@report_errors()
 def list_datasets() -> None:
     """List the known data sets and whether each is on this machine."""
-    from rich.console import Console
     from rich.table import Table
 
     from novidgp.datasets import dataset_info, dataset_names, is_available
@@ -41,17 +29,17 @@ def list_datasets() -> None:
         available = "built in" if info.builtin else "yes" if is_available(name) else "no"
         classes = "" if info.classes is None else str(info.classes)
         table.add_row(name, info.task, f"{info.rows:,}", f"{info.columns:,}", classes, available)
-    Console().print(table)
+    out().print(table)
 
 
 @data_app.command("info")
+@report_errors()
 def show_info(name: Name) -> None:
     """Show what is known about a data set: size, target, licence, source, and how to get it."""
     from novidgp.datasets import dataset_info, is_available
     from novidgp.datasets.cache import how_to_get, locate_dataset
 
-    with _told_plainly():
-        info = dataset_info(name)
+    info = dataset_info(name)
     facts = {
         "name": info.name,
         "task": info.task,
@@ -73,6 +61,7 @@ def show_info(name: Name) -> None:
 
 
 @data_app.command("import")
+@report_errors()
 def import_file(
     name: Name,
     file: Annotated[Path, typer.Argument(help="Official raw file, archive or directory, or an .npz.")],
@@ -80,14 +69,13 @@ def import_file(
     """Check an official raw file and store it for `load_dataset`."""
     from novidgp.datasets import import_dataset
 
-    with _told_plainly():
-        typer.echo(f"stored {import_dataset(name, file)}")
+    typer.echo(f"stored {import_dataset(name, file)}")
 
 
 @data_app.command("fetch")
+@report_errors()
 def fetch(name: Name) -> None:
     """Download a data set from its official address, check it, and store it."""
     from novidgp.datasets import fetch_dataset
 
-    with _told_plainly():
-        typer.echo(f"stored {fetch_dataset(name)}")
+    typer.echo(f"stored {fetch_dataset(name)}")

@@ -5,10 +5,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from novidgp.cli.console import out, told_plainly
+from novidgp.cli.console import out, report_errors
 
 
-@told_plainly()
+@report_errors()
 def demo_command(
     output: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where pictures and the model go.")

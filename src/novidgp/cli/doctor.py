@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from novidgp.cli.console import out, told_plainly
+from novidgp.cli.console import out, report_errors
 
 _COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-@told_plainly()
+@report_errors()
 def doctor_command(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv, .parquet or .npz file.")],
     target: Annotated[str | None, typer.Option("--target", "-t", help="Column to be predicted.")] = None,

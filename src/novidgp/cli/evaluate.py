@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from novidgp.cli.console import out, told_plainly
+from novidgp.cli.console import out, report_errors
 
 
-@told_plainly()
+@report_errors()
 def evaluate_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by `novidgp fit`.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="A table with the target column.")],

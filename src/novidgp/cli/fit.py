@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from novidgp.cli.console import out, told_plainly, warn
+from novidgp.cli.console import out, report_errors, warn
 
 
-@told_plainly()
+@report_errors()
 def fit_command(
     data: Annotated[
         str,

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from novidgp.cli.console import err, told_plainly
+from novidgp.cli.console import err, report_errors
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
 
-@told_plainly()
+@report_errors()
 def predict_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by `novidgp fit`.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv, .parquet or .npz file.")],

@@ -3,7 +3,6 @@
 Every message names the argument, what was got and what to do about it.
 """
 
-import difflib
 import inspect
 import numbers
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
+from novidgp.messages import unknown
 from novidgp.model.feature_map import FEATURES
 from novidgp.model.kernels import PROFILES, kernel_names
 from novidgp.numerics.nets import ACTIVATIONS
@@ -23,15 +23,6 @@ REGRESSION_LIKELIHOODS = ("auto", "gaussian", "student-t", "heteroscedastic", "p
 CLASSIFICATION_LIKELIHOODS = ("auto", "bernoulli", "softmax")
 _INTERNAL_OPTIONS = ("num_data", "steps", "step_scale")
 _MAY_BE_ZERO = ("depth", "critic_steps", "discriminator_steps", "window_samples")
-
-
-def unknown(name: str, value: Any, known: Iterable[str]) -> str:
-    """The message for an unknown name, with the nearest known one."""
-    known = list(known)
-    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    listing = ", ".join(map(repr, known)) or "none"
-    return f"{name}={value!r} is unknown.{hint} Choose one of: {listing}."
 
 
 def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
