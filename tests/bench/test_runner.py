@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from novidgp.bench import runner
-from novidgp.bench.methods import make_estimator, why_not
+from novidgp.bench.methods import make_estimator, unavailable_reason
 from novidgp.bench.results import finished, fit_of, read_records
 from novidgp.bench.spec import Fit
 from novidgp.cli import app
@@ -143,8 +143,8 @@ def test_dask_runs_the_fits_on_a_local_cluster(tmp_path):
 
 def test_what_cannot_be_run_is_left_out_with_the_reason(tiny, monkeypatch):
     monkeypatch.setattr("novidgp.datasets.is_available", lambda name: True)
-    assert "at most 2,000 rows" in (why_not(QUICK[0]._replace(dataset="protein")) or "")
-    assert "exact-gp is for regression" in (why_not(QUICK[0]._replace(dataset="iris")) or "")
+    assert "at most 2,000 rows" in (unavailable_reason(QUICK[0]._replace(dataset="protein")) or "")
+    assert "exact-gp is for regression" in (unavailable_reason(QUICK[0]._replace(dataset="iris")) or "")
     work = runner.plan([tiny, QUICK[0]._replace(dataset="iris"), tiny], [])
     assert work.todo == [tiny]
     assert list(work.skipped.values()) == [1]
@@ -152,7 +152,9 @@ def test_what_cannot_be_run_is_left_out_with_the_reason(tiny, monkeypatch):
 
 def test_a_baseline_whose_package_is_missing_is_left_out(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'novidgp[peers]'" in (why_not(Fit("steps", "random", 0, "gpytorch-dsvi", 2)) or "")
+    assert "pip install 'novidgp[peers]'" in (
+        unavailable_reason(Fit("steps", "random", 0, "gpytorch-dsvi", 2)) or ""
+    )
 
 
 def test_gpytorchs_deep_gp_is_scored_like_ours():
@@ -170,7 +172,7 @@ def test_gpytorchs_deep_gp_is_scored_like_ours():
 def test_a_data_set_that_is_not_here_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setenv("NOVIDGP_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "is not on this machine" in (why_not(Fit("year", "official", 0, "dsvi", 2)) or "")
+    assert "is not on this machine" in (unavailable_reason(Fit("year", "official", 0, "dsvi", 2)) or "")
 
 
 def test_time_left_is_what_equal_fits_took(tiny):

@@ -1,4 +1,4 @@
-"""What else people would run: an exact GP and boosted trees of scikit-learn, GPyTorch's deep GP.
+"""Baselines of other libraries: scikit-learn's exact GP and boosted trees, GPyTorch's deep GP.
 
 A baseline is a function of a fit and its problem that returns the fitted method, ready to be scored.
 """
@@ -13,12 +13,13 @@ import numpy as np
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression
 from novidgp.bench.spec import Fit
+from novidgp.prediction.scores import Gaussian
 
 EXACT_GP_ROWS = 2_000
 
 
-def why_not(fit: Fit, task: str, rows: int) -> str | None:
-    """Why a baseline cannot be run, in words; None if it can."""
+def unavailable_reason(fit: Fit, task: str, rows: int) -> str | None:
+    """Why a baseline cannot be run; None if it can."""
     if fit.method in ("exact-gp", "gpytorch-dsvi") and task == "classification":
         return f"{fit.method} is for regression"
     if fit.method == "exact-gp" and rows > EXACT_GP_ROWS:
@@ -30,25 +31,37 @@ def why_not(fit: Fit, task: str, rows: int) -> str | None:
 
 def exact_gp(fit: Fit, problem: Problem) -> Regression:
     """Exact GP regression: RBF kernel with a lengthscale per input, by marginal likelihood, three starts."""
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))
+    kernel += WhiteKernel(0.05, (1e-6, 2.0))
+    return gaussian(fit_exact_gp(kernel, problem.X, problem.y, starts=3, seed=fit.seed))
+
+
+def fit_exact_gp(
+    kernel: Any, X: np.ndarray, y: np.ndarray, *, starts: int = 1, seed: int = 0, **options: Any
+) -> Callable[[np.ndarray], Gaussian]:
+    """The predictive distribution of scikit-learn's exact GP as a function of raw inputs.
+
+    `kernel` must have a `WhiteKernel` part, so that the standard deviations include the noise. `options` are
+    those of `GaussianProcessRegressor`.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     from novidgp.numerics.scaling import standardiser
 
-    scaling = standardiser(problem.X)
-    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))
-    kernel += WhiteKernel(0.05, (1e-6, 2.0))
-    gp = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=fit.seed)
+    scaling = standardiser(X)
+    gp = GaussianProcessRegressor(kernel, n_restarts_optimizer=starts - 1, random_state=seed, **options)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a lengthscale at its bound: an idle input
-        gp.fit(scaling.inputs(problem.X), problem.y)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a lengthscale at its bound: an unused input
+        gp.fit(scaling.inputs(X), y)
 
-    def predict(X):
-        mean, sd = gp.predict(scaling.inputs(X), return_std=True)  # WhiteKernel: sd includes the noise
-        return mean, np.asarray(sd)
+    def predictive(X):
+        mean, sd = gp.predict(scaling.inputs(X), return_std=True)[:2]
+        return Gaussian(np.asarray(mean), np.asarray(sd))
 
-    return gaussian(predict)
+    return predictive
 
 
 def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
@@ -87,20 +100,18 @@ def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
     if classes is not None:
         return Classification(trees.predict_proba, trees.classes_)
     sd = np.sqrt(total / len(y))
-    return gaussian(lambda X: (trees.predict(X), np.full(len(X), sd)))
+    return gaussian(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
 
 
-def gaussian(predict) -> Regression:
-    """A method whose predictive is a Gaussian: `predict(X)` gives its mean and standard deviation."""
-    from scipy.stats import norm
+def gaussian(predictive: Callable[[np.ndarray], Gaussian]) -> Regression:
+    """A method whose predictive distribution is a Gaussian, given as a function of inputs."""
 
     def moments(X, y):
-        mean, sd = predict(X)
-        return mean, norm.logpdf(y, mean, sd)
+        found = predictive(X)
+        return found.means, found.log_prob(y[:, None])
 
     def quantiles(X, levels):
-        mean, sd = predict(X)
-        return mean[:, None] + sd[:, None] * norm.ppf(levels)
+        return predictive(X).quantile(levels)[..., 0]
 
     return Regression(moments, quantiles)
 

@@ -23,14 +23,14 @@ def available_methods() -> tuple[str, ...]:
     return (*METHODS, *BASELINES)
 
 
-def why_not(fit: Fit) -> str | None:
+def unavailable_reason(fit: Fit) -> str | None:
     """Why a fit cannot be run on this machine or at all, in words; None if it can."""
     from novidgp.datasets import dataset_info, is_available
 
     info = dataset_info(fit.dataset)
     if not info.builtin and not is_available(fit.dataset):
         return f"data set {fit.dataset} is not on this machine; see `novidgp data info {fit.dataset}`"
-    return baselines.why_not(fit, info.task, info.rows)
+    return baselines.unavailable_reason(fit, info.task, info.rows)
 
 
 def fit_method(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Scores]:

@@ -36,7 +36,7 @@ class Event(NamedTuple):
 
 def plan(fits: Iterable[Fit], records: Iterable[Record], *, retry_failed: bool = False) -> Plan:
     """Sort `fits` into those to run, those done, those that failed before and those that cannot be run."""
-    from novidgp.bench.methods import why_not
+    from novidgp.bench.methods import unavailable_reason
 
     records = list(records)
     good, bad = finished(records), failed(records)
@@ -49,7 +49,7 @@ def plan(fits: Iterable[Fit], records: Iterable[Record], *, retry_failed: bool =
             done += 1
         elif key in bad and not retry_failed:
             given_up += 1
-        elif (reason := why_not(fit)) is not None:
+        elif (reason := unavailable_reason(fit)) is not None:
             skipped[reason] = skipped.get(reason, 0) + 1
         else:
             todo.setdefault(key, fit)

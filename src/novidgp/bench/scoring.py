@@ -1,4 +1,4 @@
-"""Scores of a fitted method on a problem, the same for ours and for scikit-learn's."""
+"""Scores of a fitted method on a problem, the same for our methods and for those of other libraries."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,13 +6,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from novidgp.bench.problems import Problem
-from novidgp.prediction import metrics
+from novidgp.prediction.scores import (
+    classification_scores,
+    interval_bounds,
+    interval_shares,
+    point_scores,
+)
 
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Nominal levels of the central intervals of a calibration curve."""
 COVERAGE_ROWS = 5_000
 TRAIN_ROWS = 2_000
-"""Calibration and training scores use at most so many rows, evenly spaced: enough to two digits."""
+"""Calibration and training scores use at most this many rows, evenly spaced: enough for two digits."""
 
 Scores = dict[str, Any]
 
@@ -35,7 +40,7 @@ class Classification(NamedTuple):
 
 
 def score(method: Regression | Classification, problem: Problem) -> Scores:
-    """All scores of a method on the test rows, and the chief ones on training rows."""
+    """All scores of a method on the test rows, and the main ones on training rows."""
     if isinstance(method, Classification):
         return _classification(method, problem)
     return _regression(method, problem)
@@ -47,50 +52,42 @@ def thin(count: int, most: int) -> np.ndarray:
 
 
 def _regression(method: Regression, problem: Problem) -> Scores:
-    mean, log_density = method.moments(problem.X_test, problem.y_test)
-    rmse, nll = metrics.rmse(problem.y_test, mean), metrics.nll(log_density)
+    def main(X, y):
+        return point_scores(y, *method.moments(X, y))
+
+    test = main(problem.X_test, problem.y_test)
     some = thin(len(problem.X), TRAIN_ROWS)
-    train_mean, train_density = method.moments(problem.X[some], problem.y[some])
+    train = main(problem.X[some], problem.y[some])
     some = thin(len(problem.X_test), COVERAGE_ROWS)
-    levels = [level for coverage in COVERAGE_LEVELS for level in metrics.interval_levels(coverage)]
-    bounds = method.quantiles(problem.X_test[some], levels)
-    y = problem.y_test[some]
-    coverage = [
-        metrics.interval_coverage(y, bounds[:, 2 * i], bounds[:, 2 * i + 1])
-        for i in range(len(COVERAGE_LEVELS))
-    ]
-    return {
-        "rmse": rmse,
-        "nll": nll,
-        "rmse_raw": rmse * problem.target_sd,
-        "nll_raw": nll + float(np.log(problem.target_sd)),
-        "rmse_train": metrics.rmse(problem.y[thin(len(problem.X), TRAIN_ROWS)], train_mean),
-        "nll_train": metrics.nll(train_density),
+    bounds = method.quantiles(problem.X_test[some], interval_bounds(COVERAGE_LEVELS))
+    coverage = interval_shares(problem.y_test[some], bounds)
+    return test | {
+        "rmse_raw": test["rmse"] * problem.target_sd,
+        "nll_raw": test["nll"] + float(np.log(problem.target_sd)),
+        "rmse_train": train["rmse"],
+        "nll_train": train["nll"],
         "coverage": coverage,
         "coverage90": coverage[COVERAGE_LEVELS.index(0.9)],
     }
 
 
 def _classification(method: Classification, problem: Problem) -> Scores:
-    def chief(X, y, ending):
-        probabilities, labels = _all_classes(method, X, y)
-        accuracy = metrics.accuracy(labels, probabilities)
-        loss = metrics.log_loss(labels, probabilities)
-        scores = {f"accuracy{ending}": accuracy, f"error{ending}": 1.0 - accuracy, f"nll{ending}": loss}
-        return scores, probabilities, labels
+    def main(X, y):
+        scores = classification_scores(*_all_classes(method, X, y))
+        return {"accuracy": scores["accuracy"], "error": 1.0 - scores["accuracy"]} | scores
 
-    scores, probabilities, labels = chief(problem.X_test, problem.y_test, "")
+    test = main(problem.X_test, problem.y_test)
     some = thin(len(problem.X), TRAIN_ROWS)
-    scores |= chief(problem.X[some], problem.y[some], "_train")[0]
-    return scores | {
-        "brier": metrics.brier(labels, probabilities),
-        "ece": metrics.ece(labels, probabilities),
-    }
+    train = main(problem.X[some], problem.y[some])
+    names = {"accuracy": "accuracy", "error": "error", "log_loss": "nll"}
+    scores = {ours: test[name] for name, ours in names.items()}
+    scores |= {f"{ours}_train": train[name] for name, ours in names.items()}
+    return scores | {"brier": test["brier"], "ece": test["ece"]}
 
 
 def _all_classes(method: Classification, X, y) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities with a column for every class of the training or these rows, and column indices."""
+    """Labels as column indices, and probabilities with a column for every class in training or in `y`."""
     classes = np.union1d(method.classes, y)
     probabilities = np.zeros((len(X), len(classes)))
     probabilities[:, np.searchsorted(classes, method.classes)] = method.probabilities(X)
-    return probabilities, np.searchsorted(classes, y)
+    return np.searchsorted(classes, y), probabilities

@@ -31,7 +31,7 @@ def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
     when the parent does.
     """
     if child:
-        _be_a_good_child(os.getppid())
+        _configure_worker(os.getppid())
     facts = machine() | {"jobs": jobs}
     began = time.perf_counter(), time.process_time()
     record: dict[str, Any] = {"key": fit.key, "status": "ok", "fit": fit._asdict()}
@@ -112,7 +112,7 @@ def _forget_other_programs(fit: Fit) -> None:
 
 
 @lru_cache(maxsize=1)
-def _be_a_good_child(parent: int) -> None:
+def _configure_worker(parent: int) -> None:
     """One thread, deaf to Ctrl-C, gone when the parent is. Once per process, before JAX is imported."""
     os.environ.update(_SINGLE_THREAD)
     flags = os.environ.get("XLA_FLAGS", "")
