@@ -1,4 +1,4 @@
-"""Pictures of a fit. Figures are made without pyplot: no window, no global state, safe in any thread."""
+"""Pictures of fits. Figures are made without pyplot: no window, no global state, safe in any thread."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-OURS, PEER, INK, MUTED = "#1f6f8b", "#b5562c", "#22262b", "#737a83"
+OURS, PEER, INK, MUTED, GRID = "#1f6f8b", "#b5562c", "#22262b", "#737a83", "#e3e6ea"
 _SHADES = LinearSegmentedColormap.from_list("shades", ["white", OURS])
 
 
@@ -75,7 +75,7 @@ def predictive_bands(
 def density_maps(panels: Sequence[Density], x: np.ndarray, y: np.ndarray) -> Figure:
     """Panels side by side: `p(y | x)` as a shade, the same for all panels, under the data points."""
     figure, axes = _figure(columns=len(panels), width=5.4 * len(panels), height=4.2)
-    # One narrow peak must not pale the rest: the shade is full at the 99th percentile of the highest panel.
+    # The darkest shade is the highest panel's 99th percentile: one narrow peak would make the rest too pale.
     top = max(float(np.quantile(panel.values, 0.99)) for panel in panels)
     for index, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
         ax.grid(False)
@@ -128,21 +128,28 @@ def _figure(columns: int, width: float, height: float) -> tuple[Figure, list[Axe
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = [figure.add_subplot(1, columns, index + 1) for index in range(columns)]
     for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color(MUTED)
-        ax.tick_params(colors=MUTED, labelsize=9)
-        ax.xaxis.label.set_color(INK)
-        ax.yaxis.label.set_color(INK)
-        ax.grid(color="#e6e8eb", linewidth=0.7)
-        ax.set_axisbelow(True)
+        style_axes(ax)
     return figure, axes
+
+
+def style_axes(ax: Axes) -> None:
+    """Give axes the style of all pictures: two muted spines, a pale grid behind the data."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(MUTED)
+    ax.tick_params(colors=MUTED, labelsize=9, labelcolor=INK)
+    ax.xaxis.label.set_color(INK)
+    ax.yaxis.label.set_color(INK)
+    ax.grid(color=GRID, linewidth=0.7)
+    ax.set_axisbelow(True)
 
 
 def posterior_slices(
     draws: Mapping[str, np.ndarray], first: int, second: int, labels: Sequence[str]
 ) -> Figure:
-    """What each posterior says of two coordinates: both marginals, then the joint density, all methods on top
-    of one another. `draws` maps a name to `(s, d)`; the first is the reference, filled in grey."""
+    """Posteriors of two coordinates, all methods in the same panels: both marginals, then the joint density.
+
+    `draws` maps a name to draws `(s, d)`. The first entry is the reference and is filled in grey.
+    """
     figure, axes = _figure(columns=3, width=14.0, height=4.2)
     colors = (MUTED, OURS, PEER, "#6a4c93", "#3d7c3f")
     for index, (name, rows) in enumerate(draws.items()):
@@ -174,7 +181,7 @@ def posterior_slices(
 
 
 def density_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
-    """The heights above which a density on a regular grid holds the given masses."""
+    """The heights above which a density on a regular grid has the given masses."""
     ordered = np.sort(density.ravel())[::-1]
-    held = np.cumsum(ordered) / ordered.sum()
-    return [float(ordered[np.searchsorted(held, mass)]) for mass in masses]
+    mass_above = np.cumsum(ordered) / ordered.sum()
+    return [float(ordered[np.searchsorted(mass_above, mass)]) for mass in masses]

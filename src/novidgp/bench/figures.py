@@ -1,4 +1,4 @@
-"""Pictures of results: small panels, side by side on a wide screen and one below the other on a phone."""
+"""Pictures of results, as small panels that a page can arrange."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -11,9 +11,8 @@ from novidgp.bench.paper import printed
 from novidgp.bench.scoring import COVERAGE_LEVELS
 from novidgp.bench.suites import Suite
 from novidgp.bench.summary import Entry, Ranks
-from novidgp.plots import INK, MUTED
+from novidgp.plots import INK, MUTED, style_axes
 
-GRID = "#e3e6ea"
 _STYLES = {
     "novi": ("#0072b2", "o"),
     "dsvi": ("#d55e00", "s"),
@@ -27,20 +26,20 @@ _STYLES = {
     "gpytorch-dsvi": ("#a63d40", "p"),
 }
 DASHES = {"exact-gp": (5, 2), "hist-gb": (1, 2)}
-"""Methods without layers are lines across a figure by depth."""
+"""Methods without layers are drawn as dashed lines across a figure by depth."""
 _SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d1f", "#5b4a8a", "#2a9d8f", "#b5562c", "#3d434b")
 _MARKERS = "os^vDPX*h"
 
 
 class Style(NamedTuple):
-    """Colour and marker: a method is told by both, so that grey print will do."""
+    """Colour and marker. They differ together, so that a print in grey is readable."""
 
     color: str
     marker: str
 
 
 class Panel(NamedTuple):
-    """A picture and what it is of, for those who cannot see it."""
+    """A picture, its title, and a description for screen readers."""
 
     title: str
     figure: Figure
@@ -48,7 +47,7 @@ class Panel(NamedTuple):
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """A style for every label: a method's own, and spare ones for variants."""
+    """A style for every label: methods have fixed styles, variants get spare ones."""
     labels = list(dict.fromkeys(labels))
     found = {label: Style(*_STYLES[label]) for label in labels if label in _STYLES}
     taken = {style.color for style in found.values()}
@@ -61,14 +60,10 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
 
 
 def panel(width: float = 3.7, height: float = 2.7) -> tuple[Figure, Axes]:
-    """An empty picture in the style of the house."""
+    """An empty picture with styled axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     ax = figure.add_subplot()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(MUTED)
-    ax.tick_params(colors=MUTED, labelsize=9, labelcolor=INK)
-    ax.grid(color=GRID, linewidth=0.7)
-    ax.set_axisbelow(True)
+    style_axes(ax)
     return figure, ax
 
 
@@ -119,8 +114,8 @@ def depth_panels(suite: Suite, group: Sequence[Entry], score: str, heading: str)
                 line.set_dashes(DASHES[entry.label])
         ax.set_xticks(depths, [str(depth) for depth in depths])
         ax.set_xlim(depths[0] - 0.5, depths[-1] + 0.5)
-        ax.set_xlabel("layers", color=INK)
-        ax.set_ylabel(heading, color=INK)
+        ax.set_xlabel("layers")
+        ax.set_ylabel(heading)
         panels.append(Panel(dataset, figure, f"{heading} on {dataset} by depth, {len(deep)} methods"))
     return panels
 
@@ -152,8 +147,8 @@ def cost_panels(group: Sequence[Entry], heading: str, score: str = "rmse") -> li
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
         ax.margins(y=0.18)
-        ax.set_xlabel("CPU seconds of a fit", color=INK)
-        ax.set_ylabel(heading, color=INK)
+        ax.set_xlabel("CPU seconds of a fit")
+        ax.set_ylabel(heading)
         panels.append(Panel(dataset, figure, f"{heading} on {dataset} against CPU seconds"))
     return panels
 
@@ -187,16 +182,16 @@ def calibration_panels(group: Sequence[Entry], layers: int) -> list[Panel]:
     ax.set_xlim(0, 100)
     low, high = ax.get_ylim()
     ax.set_ylim(min(low, -5.0), max(high, 5.0))
-    ax.set_xlabel("nominal, %", color=INK)
-    ax.set_ylabel("observed − nominal, points", color=INK)
+    ax.set_xlabel("nominal, %")
+    ax.set_ylabel("observed − nominal, points")
     alt = f"observed against nominal coverage of central intervals, {drawn} methods, {layers} layers"
     return [Panel(f"{layers} layers", figure, alt)] if drawn else []
 
 
 def curve_panels(group: Sequence[Entry], along: Literal["step", "seconds"] = "step") -> list[Panel]:
-    """Test (solid) and training (dashed) error along the way, mean over splits, one panel per data set.
+    """Test (solid) and training (dashed) error during training, mean over splits, one panel per data set.
 
-    Seconds are those of the steps: compilation depends on what was compiled before.
+    Seconds are those of the steps alone: the time of compilation depends on what was compiled before.
     """
     looks = styles([entry.label for entry in group])
     panels = []
@@ -229,8 +224,8 @@ def curve_panels(group: Sequence[Entry], along: Literal["step", "seconds"] = "st
         ax.set_ylim(max(0.0, min(lowest) - margin), max(highest) + 2 * margin)
         if along == "seconds":
             ax.set_xscale("log")
-        ax.set_xlabel(along, color=INK)
-        ax.set_ylabel("RMSE", color=INK)
+        ax.set_xlabel(along)
+        ax.set_ylabel("RMSE")
         panels.append(Panel(dataset, figure, f"test and training error on {dataset} along the {along}"))
     return panels
 
