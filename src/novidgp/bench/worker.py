@@ -1,4 +1,4 @@
-"""What runs in a worker process: one fit from description to record. It never raises but on Ctrl-C."""
+"""What runs in a worker process: one fit, from its description to its record. Only Ctrl-C raises."""
 
 import datetime
 import hashlib
@@ -21,14 +21,17 @@ _SINGLE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "NPROC": "1",  # the size of XLA's thread pool
 }
+PACKAGE = Path(__file__).parents[1]
+ROOMS = ("model", "posteriors", "inference", "training", "prediction", "estimators", "numerics")
+"""Packages whose code decides the result of a fit."""
 _last_shape: list[tuple] = []
 
 
 def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
     """Load, fit, score: the record of a fit, with the error in it if there was one.
 
-    `child` says that this is a worker process: it then uses one thread, leaves Ctrl-C to its parent, and ends
-    when the parent does.
+    `child` says that this is a worker process: it then uses one thread, ignores Ctrl-C, which the parent
+    handles, and ends when the parent ends.
     """
     if child:
         _configure_worker(os.getppid())
@@ -73,7 +76,7 @@ def machine() -> dict[str, Any]:
 
     return {
         "novidgp": novidgp.__version__,
-        "source": _source(),
+        "source": source_digest(PACKAGE),
         "jax": jax.__version__,
         "python": platform.python_version(),
         "cpu": _processor(),
@@ -83,15 +86,17 @@ def machine() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _source() -> str:
-    """A short digest of the library's code, benchmarks and commands left out: versions are coarse."""
-    root = Path(__file__).parents[1]
-    files = sorted([*root.glob("*.py"), *root.glob("inference/*.py")])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
+def source_digest(root: Path) -> str:
+    """A short digest of the code below `root` that decides a result: finer than a version number."""
+    files = [file for room in ROOMS for file in sorted((root / room).rglob("*.py"))]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def _processor() -> str:
@@ -103,7 +108,7 @@ def _processor() -> str:
 
 
 def _forget_other_programs(fit: Fit) -> None:
-    """Compiled programs are kept for fits of the same shape only: a long run must not fill the memory."""
+    """Drop the compiled programs of other shapes, so that a long run does not fill the memory."""
     if _last_shape and _last_shape[0] != fit.shape:
         import jax
 
@@ -113,7 +118,7 @@ def _forget_other_programs(fit: Fit) -> None:
 
 @lru_cache(maxsize=1)
 def _configure_worker(parent: int) -> None:
-    """One thread, deaf to Ctrl-C, gone when the parent is. Once per process, before JAX is imported."""
+    """Use one thread, ignore Ctrl-C, and end with the parent. Once per process, before JAX is imported."""
     os.environ.update(_SINGLE_THREAD)
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
