@@ -9,8 +9,8 @@ from importlib import resources
 from typing import Any
 
 from novidgp.bench import figures
+from novidgp.bench.content import HEADINGS, Cell, Table, suite_tables
 from novidgp.bench.figures import Panel
-from novidgp.bench.render import HEADINGS, Cell, Table, suite_tables
 from novidgp.bench.results import Record, failed
 from novidgp.bench.suites import SUITES, Suite
 from novidgp.bench.summary import Entry, average_ranks, depths, entries

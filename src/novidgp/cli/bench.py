@@ -128,11 +128,11 @@ def show_table(
     output: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
 ) -> None:
     """Show a suite's results: ours with standard errors, the paper's beside them, ranks and paired tests."""
-    from novidgp.bench import render as tables
-    from novidgp.bench import suites
+    from novidgp.bench import render, suites
+    from novidgp.bench.content import suite_tables
 
-    if style not in tables.FORMATS:
-        raise ValueError(f"--format {style} is unknown; choose one of: {', '.join(tables.FORMATS)}.")
+    if style not in render.FORMATS:
+        raise ValueError(f"--format {style} is unknown; choose one of: {', '.join(render.FORMATS)}.")
     chosen = suites.find_suite(suite)
     records = _records(chosen.name, results)
     if not records:
@@ -144,12 +144,12 @@ def show_table(
         if output is not None:
             raise ValueError("--out needs --format markdown, latex or csv.")
         console = out()
-        shown = tables.suite_tables(chosen, records)
+        shown = suite_tables(chosen, records)
         if not console.is_terminal:  # a pipe or a file has room for everything
-            console.width = max(map(tables.natural_width, shown))
-        console.print(tables.as_rich(shown, console.width))
+            console.width = max(map(render.natural_width, shown))
+        console.print(render.as_rich(shown, console.width))
         return
-    text = tables.render(chosen, records, style)
+    text = render.render(chosen, records, style)
     if output is None:
         typer.echo(text, nl=False)
     else:
