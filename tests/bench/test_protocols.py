@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from novidgp.bench.protocols import split, splits
+from novidgp.bench.protocols import split
 
 
 @dataclass
@@ -61,11 +61,6 @@ def test_official_is_refused_without_an_official_split():
         split(Rows("boston", 506), "official")
     with pytest.raises(ValueError, match="needs a data set, got a number of rows"):
         split(506, "official")
-
-
-def test_splits_gives_one_for_each_seed_of_the_random_protocol_only():
-    assert [drawn.seed for drawn in splits(50, "random", [3, 4])] == [3, 4]
-    assert len(list(splits(50, "contiguous", [3, 4]))) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ them. Needs numpy only.
 - `official`: the split that comes with the data set.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -66,20 +65,6 @@ def split(
         return _cut(n, n - test_rows, protocol)
     rows = np.random.default_rng(seed).permutation(n)
     return Split(train=rows[test_rows:], test=rows[:test_rows], protocol=protocol, seed=seed)
-
-
-def splits(
-    dataset: int | SplittableDataset,
-    protocol: ProtocolName = "random",
-    seeds: Iterable[int] = range(20),
-    test_fraction: float = 0.1,
-) -> Iterator[Split]:
-    """One split for each seed under `random`; the single split there is under the other protocols."""
-    if protocol == "random":
-        for seed in seeds:
-            yield split(dataset, protocol, seed, test_fraction)
-    else:
-        yield split(dataset, protocol, test_fraction=test_fraction)
 
 
 def _cut(n: int, train_rows: int, protocol: ProtocolName) -> Split:

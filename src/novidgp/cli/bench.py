@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from novidgp.cli.console import err, out, report_errors, warn
+from novidgp.cli.options import parse_options
 
 if TYPE_CHECKING:
     from novidgp.bench.runner import Plan
@@ -60,7 +61,6 @@ def run_suite(
     """Run the fits of a suite that are not in its result file yet. Stop it whenever you like: it resumes."""
     from novidgp.bench import runner, suites
     from novidgp.bench.results import read_records
-    from novidgp.cli.fit import parse_options
 
     chosen = suites.narrowed(
         suites.find_suite(suite),

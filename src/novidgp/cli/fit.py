@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from novidgp.cli.console import out, report_errors, warn
+from novidgp.cli.options import INFERENCE_METHODS, make_estimator, parse_options, parse_value
 
 
 @report_errors()
@@ -31,7 +32,7 @@ def fit_command(
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
     ] = 0.0,
     inference: Annotated[
-        str, typer.Option(help="Inference method: novi, dsvi, sghmc, ipvi, iwvi, iwvi-dreg or ml.")
+        str, typer.Option(help=f"Inference method: {', '.join(INFERENCE_METHODS)}.")
     ] = "novi",
     preset: Annotated[
         str, typer.Option(help="Settings of the method; novi has default and paper.")
@@ -165,36 +166,3 @@ def mixing(posterior: Any) -> list[str]:
         f"R-hat {row.rhat_median:.2f} (most {row.rhat_max:.2f})"
         for number, row in enumerate(summary(posterior), start=1)
     ]
-
-
-def make_estimator(task: str, settings: dict[str, Any]) -> Any:
-    """The estimator of a task."""
-    import novidgp
-
-    return (novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor)(**settings)
-
-
-def parse_value(text: str) -> Any:
-    """A value given as text: what Python or JSON reads it as, else the text."""
-    import ast
-    import json
-
-    for read in (ast.literal_eval, json.loads):
-        try:
-            value = read(text)
-            json.dumps(value)  # no sets, no bytes: options are written to files
-        except (ValueError, SyntaxError, TypeError):
-            continue
-        return value
-    return text
-
-
-def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` pairs as a dictionary."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not (name and equals):
-            raise typer.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
-        options[name] = parse_value(text)
-    return options
