@@ -1,0 +1,15 @@
+"""`novidgp demo`, from fits to pictures and a model file."""
+
+import pytest
+
+from support.commands import run
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def test_demo_goes_the_whole_way(tmp_path):
+    output = run("demo", "--out", tmp_path / "demo", "--steps", "20").output
+    assert "exact GP" in output
+    assert "agree bit for bit" in output.replace("\n", " ")
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert names == {"bands.png", "training.png", "posterior.png", "curve.novidgp"}

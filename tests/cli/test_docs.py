@@ -1,0 +1,41 @@
+"""The examples of README and docs, run as written but with few steps."""
+
+import re
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from novidgp.inference import METHODS
+from support.commands import houses, run
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def blocks(language):
+    """Fenced blocks of the README and the documentation, named by their place."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        found = re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        for index, block in enumerate(found):
+            yield pytest.param(block, id=f"{path.name}-{index}")
+
+
+@pytest.mark.parametrize("block", list(blocks("python")))
+def test_python_examples_run(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    block = re.sub(r"\b((?:max_)?steps)=\d[\d_]*", r"\1=20", block)
+    with mock.patch.dict(METHODS):  # one example adds a method
+        exec(compile(block, "example.py", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("block", list(blocks("console")))
+def test_command_examples_run(block, tmp_path, monkeypatch):
+    """Every `$ novidgp ...` line, in order."""
+    monkeypatch.chdir(tmp_path)
+    houses().to_csv("houses.csv", index=False)
+    for command in re.findall(r"^\$ novidgp (.*)$", block, re.MULTILINE):
+        arguments = command.split()
+        if arguments[0] in ("fit", "demo"):
+            arguments += ["--steps", "10"]
+        run(*arguments)

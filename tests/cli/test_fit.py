@@ -1,0 +1,49 @@
+"""`novidgp fit`: what it prints, and what it refuses before anything is compiled."""
+
+import pytest
+
+from support.commands import SMALL, houses, refused, run
+
+
+def test_the_table_is_described(files):
+    assert "regression of 'price': 60 rows, 3 columns, 5 features" in files.output
+    assert "4 steps in" in files.output
+
+
+def test_held_out_rows_are_scored(files, tmp_path):
+    arguments = ["--test-fraction", "0.2", "-o", tmp_path / "m.novidgp", *SMALL]
+    output = run("fit", files.table, "-t", "price", *arguments).output
+    assert "48 rows" in output
+    assert "12 rows held out" in output
+    assert "RMSE" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-t", "prise"], "did you mean 'price'"),
+        (["-t", "price", "--drop", "nothing"], "no such column"),
+        (["-t", "price", "-o", "no/such/directory/m.novidgp"], "create"),
+        (["-t", "price", "--inference", "dsvo"], "Did you mean 'dsvi'"),
+        (["-t", "price", "--kernel", "rqq"], "Did you mean 'rq'"),
+        (["-t", "price", "--features", "mpl"], "Did you mean 'mlp'"),
+        (["-t", "price", "--latent-dim", "-1"], "too small"),
+        (["-t", "price", "--set", "modl_rate=0.1"], "model_rate"),
+        (["-t", "price", "--set", "model_rate=fast"], "must be a number"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(files, arguments, message):
+    assert message in refused("fit", files.table, *arguments)
+
+
+def test_bad_tables_are_told_in_one_line(tmp_path):
+    assert "no file" in refused("fit", tmp_path / "none.csv", "-t", "y")
+    houses().assign(price="dear").to_csv(tmp_path / "one.csv", index=False)
+    assert "one class" in refused("fit", tmp_path / "one.csv", "-t", "price")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["-t", "price", "--layers", "0"], ["-t", "price", "--set", "nonsense"]]
+)
+def test_wrong_usage_exits_with_2(files, arguments):
+    run("fit", files.table, *arguments, code=2)

@@ -1,0 +1,51 @@
+"""Options given as text, and the names that help texts show."""
+
+import inspect
+
+import pytest
+import typer
+
+from novidgp import DGPClassifier, DGPRegressor
+from novidgp.cli.fit import fit_command
+from novidgp.cli.options import INFERENCE_METHODS, make_estimator, parse_options
+from novidgp.inference import METHODS
+
+
+def test_options_are_read_as_python_or_json_writes_them():
+    pairs = ["a=False", "b=true", "c=None", "d=null", "e=1e-3", "f=10", "g=tanh", "h=[1, 2]", "i=(0.1, 5)"]
+    assert parse_options(pairs) == {
+        "a": False,
+        "b": True,
+        "c": None,
+        "d": None,
+        "e": 1e-3,
+        "f": 10,
+        "g": "tanh",
+        "h": [1, 2],
+        "i": (0.1, 5),
+    }
+
+
+@pytest.mark.parametrize("pair", ["nonsense", "=3", ""])
+def test_what_is_no_pair_is_refused(pair):
+    with pytest.raises(typer.BadParameter, match="not of the form NAME=VALUE"):
+        parse_options([pair])
+
+
+def test_the_methods_in_help_are_the_methods_there_are():
+    assert sorted(INFERENCE_METHODS) == sorted(METHODS)
+
+
+def test_a_task_has_its_estimator():
+    assert isinstance(make_estimator("classification", {"num_layers": 3}), DGPClassifier)
+    assert make_estimator("regression", {"num_layers": 3}).num_layers == 3
+
+
+def test_fit_has_the_defaults_of_the_estimators():
+    names = {"layers": "num_layers", "inducing": "num_inducing", "hidden": "hidden_dim", "steps": "max_steps"}
+    parameters = inspect.signature(fit_command).parameters
+    ours = {names.get(name, name): parameter.default for name, parameter in parameters.items()}
+    theirs = DGPRegressor().get_params()
+    shared = ours.keys() & theirs.keys()
+    assert {"inference", "preset", "num_layers", "max_steps", "starts", "kernel", "batch_size"} <= shared
+    assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
