@@ -37,7 +37,7 @@ format: $(VENV)/.dev ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.docs ## the documentation as a site in build/site; a broken link or an unknown name is an error
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mkdocs build --strict
 
 wheel: $(VENV)/.release ## build source archive and wheel in dist, and check what is in them
 	rm -rf dist
