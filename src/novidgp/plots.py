@@ -41,7 +41,7 @@ def predictive_bands(
     *,
     truth: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Figure:
-    """Panels side by side on common axes: data points, median, and one shade per interval, widest palest."""
+    """Panels side by side on common axes: data, median, and a shade per interval, palest for the widest."""
     figure, axes = _figure(columns=len(panels), width=5.4 * len(panels), height=4.2)
     for index, (ax, bands) in enumerate(zip(axes, panels, strict=True)):
         widest_first = sorted(bands.intervals, reverse=True)
@@ -73,7 +73,7 @@ def predictive_bands(
 
 
 def density_maps(panels: Sequence[Density], x: np.ndarray, y: np.ndarray) -> Figure:
-    """Panels side by side: `p(y | x)` as a shade, the same for all panels, under the data points."""
+    """Panels side by side: `p(y | x)` as a shade, on one scale for all panels, under the data points."""
     figure, axes = _figure(columns=len(panels), width=5.4 * len(panels), height=4.2)
     # The darkest shade is the highest panel's 99th percentile: one narrow peak would make the rest too pale.
     top = max(float(np.quantile(panel.values, 0.99)) for panel in panels)
@@ -90,7 +90,7 @@ def density_maps(panels: Sequence[Density], x: np.ndarray, y: np.ndarray) -> Fig
 
 
 def training_curve(losses: Mapping[str, np.ndarray], ylabel: str = "negative ELBO per row") -> Figure:
-    """One panel per fit: the loss of every step, pale, and its running median."""
+    """One panel per fit: the loss of every step in a pale line, and its running median."""
     figure, axes = _figure(columns=len(losses), width=5.4 * len(losses), height=3.6)
     for index, (ax, (title, loss)) in enumerate(zip(axes, losses.items(), strict=True)):
         loss = np.asarray(loss, np.float64)

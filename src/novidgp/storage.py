@@ -142,7 +142,7 @@ def arrays_to_tree(template: Any, arrays: Mapping[str, np.ndarray], prefix: str 
 
 
 def _canonical(value: Any) -> str:
-    """JSON with one spelling, so that equal values have equal checksums."""
+    """JSON in one canonical form, so that equal values have equal checksums."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_demo_goes_the_whole_way(tmp_path):
-    output = run("demo", "--out", tmp_path / "demo", "--steps", "20").output
+    output = run("demo", "--out", tmp_path / "demo", "--steps", "5").output
     assert "exact GP" in output
     assert "agree bit for bit" in output.replace("\n", " ")
     names = {path.name for path in (tmp_path / "demo").iterdir()}

@@ -1,1 +1,1 @@
-"""Benchmarks: how methods are compared, and on which rows."""
+"""Benchmarks: suites of fits, the runner, result files, tables and the report."""

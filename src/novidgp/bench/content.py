@@ -1,4 +1,4 @@
-"""The tables of a suite, in no format yet: our results beside the paper's, average ranks and paired tests."""
+"""What the tables of a suite contain: our results beside the paper's, average ranks and paired tests."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -31,20 +31,20 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Headings, rows in blocks that belong together, and what is to be said below."""
+    """Headings, blocks of rows that belong together, and notes below the table."""
 
     title: str
     headings: list[str]
     text_columns: int
-    """So many columns on the left hold words; the others are numbers."""
+    """The number of columns on the left that hold words; the others hold numbers."""
     blocks: list[list[list[Cell]]]
     notes: list[str]
     optional: int = 0
-    """So many columns on the right may go where there is no room."""
+    """The number of columns on the right that a narrow terminal leaves out."""
 
     @property
     def widths(self) -> list[int]:
-        """Of the columns, in characters."""
+        """The width of each column, in characters."""
         rows = [row for block in self.blocks for row in block]
         return [
             max(len(heading), *(len(row[index].text) for row in rows))
@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 
 def number(score: str, value: float | None) -> str:
-    """A score with the digits it deserves."""
+    """A score as text, with as many digits as are meaningful."""
     if value is None:
         return ""
     if score == "accuracy":
@@ -76,7 +76,7 @@ def with_error(score: str, mean: float | None, error: float | None) -> str:
 
 
 def suite_tables(suite: Suite, records: Iterable[Record]) -> list[Table]:
-    """The table of a suite, and those of ranks and tests where several methods can be compared."""
+    """The table of a suite, and tables of ranks and tests if several methods can be compared."""
     group = entries(suite, records)
     if not group:
         return []
@@ -120,7 +120,7 @@ def main_table(suite: Suite, group: Sequence[Entry]) -> Table:
 
 
 def _paper_columns(suite: Suite, group: Iterable[Entry], scores: Iterable[str]) -> set[str]:
-    """The scores for which the paper prints anything at our places."""
+    """The scores for which the paper prints a number at one of our places."""
     if suite.paper is None:
         return set()
     found = set()
@@ -167,7 +167,7 @@ def _listed(values: Sequence[int]) -> str:
 
 
 def _comparison_tables(suite: Suite, group: Sequence[Entry]) -> list[Table]:
-    """Average ranks and paired tests, for every depth and the chief scores."""
+    """Average ranks and paired tests, for every depth and the first two scores."""
     ranks_blocks, test_blocks, notes = [], [], []
     for layers in depths(group):
         for score in [name for name in suite.scores if not name.startswith(("seconds", "rmse_train"))][:2]:
@@ -214,5 +214,5 @@ def _comparison_tables(suite: Suite, group: Sequence[Entry]) -> list[Table]:
 
 
 def _first_only(heading: str, depth: str, items: Iterable) -> list[tuple]:
-    """A block's heading on its first row only."""
+    """The items of a block, with the heading on the first row only."""
     return [(heading if index == 0 else "", depth, item) for index, item in enumerate(items)]

@@ -1,4 +1,4 @@
-"""Progress of a benchmark: a bar with the time left at a terminal, a line per fit elsewhere."""
+"""Progress of a benchmark: a line per fit, and at a terminal a bar with the time left."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _SHOWN = ("rmse", "nll", "accuracy", "seconds_per_step")
 
 
 class Display:
-    """What the runner tells."""
+    """Shows the events of a run, and counts the failures."""
 
     def __init__(self, progress: Progress, console: Console):
         self.failures = 0
@@ -26,7 +26,7 @@ class Display:
         self._task = self._progress.add_task("fits", total=total, left="")
 
     def advance(self, event: Event) -> None:
-        """A fit has ended."""
+        """Show a fit that has ended."""
         self.failures += event.record["status"] != "ok"
         self._console.print(describe(event), style="red" if event.record["status"] != "ok" else None)
         if self._task is not None:
@@ -35,7 +35,7 @@ class Display:
 
 
 def describe(event: Event) -> str:
-    """A finished fit in a line."""
+    """One line about a finished fit."""
     record = event.record
     fit = fit_of(record)
     head = f"[{event.finished}/{event.total}] {fit}"
@@ -48,7 +48,7 @@ def describe(event: Event) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`3 h 05 min`, `12 min`, `40 s`."""
+    """Seconds as people write them: `3 h 05 min`, `12 min`, `40 s`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 
 class Printed(NamedTuple):
-    """A number of the paper, and the deviation in brackets behind it, where there is one."""
+    """A number of the paper, and the deviation printed in brackets after it, if there is one."""
 
     mean: float
     sd: float | None
 
     def text(self, score: str) -> str:
-        """As the paper writes it."""
+        """The number as the paper writes it."""
         if score == "accuracy":
             return f"{100 * self.mean:.2f}"
         fine = score == "seconds_per_step" or any(v is not None and round(v, 2) != v for v in self)
@@ -32,12 +32,12 @@ def _rows() -> dict[tuple[str, str, str, int | None], dict[str, Printed]]:
 
 
 def printed(suite: str | None, dataset: str, method: str, layers: int | None) -> dict[str, Printed]:
-    """What the paper prints for a row of a suite's table, by score; nothing where it prints nothing."""
+    """What the paper prints for a row of a suite's table, by score; empty if it has no such row."""
     return _rows().get((suite or "", dataset, without_steps(method), layers), {})
 
 
 def without_steps(method: str) -> str:
-    """A label of ours as the paper would have it: its numbers of steps are its own."""
+    """A label without its number of steps: the paper has its own numbers of steps."""
     return re.sub(r", \d+ steps$", "", method)
 
 

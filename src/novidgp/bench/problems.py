@@ -1,4 +1,4 @@
-"""From a fit's description to arrays: the rows that train and the rows that test, scaled on the former."""
+"""From a fit's description to arrays: training rows and test rows, targets scaled by the training rows."""
 
 from functools import lru_cache
 from typing import NamedTuple, cast
@@ -13,7 +13,7 @@ DATA_OPTIONS = ("rows", "train_rows", "test_fraction")
 
 
 class Problem(NamedTuple):
-    """Training and test rows. Inputs are raw, regression targets in units of the training rows' y."""
+    """Training and test rows. Inputs are raw; regression targets are standardised by the training rows."""
 
     task: str
     X: np.ndarray
@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     X_test: np.ndarray
     y_test: np.ndarray
     target_sd: float
-    """What one unit of a regression target is in the units of the file."""
+    """The standard deviation of the training targets in the units of the file."""
 
 
 @lru_cache(maxsize=1)

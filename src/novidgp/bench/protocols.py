@@ -1,8 +1,8 @@
-"""Which rows train and which test, decided before any method is run.
+"""Which rows are for training and which for testing, decided before any method is run.
 
-A split depends on the number of rows, the protocol and the seed, and on nothing else, so every method of a
-benchmark sees the same rows by construction. Protocols pose different problems: never compare numbers across
-them. Needs numpy only.
+A split depends on the number of rows, the protocol and the seed only, so that every method of a benchmark
+sees the same rows. Protocols pose different problems: numbers of different protocols must not be compared.
+This module needs NumPy only.
 
 - `random`: a shuffled 90/10 split; the one to report, over several seeds.
 - `contiguous`: the last 10 % of the rows. Files are often ordered, so this is a shift in distribution.

@@ -29,7 +29,7 @@ def render(suite: Suite, records: Iterable[Record], kind: str) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """A table that reads well as text too."""
+    """A Markdown table whose columns are aligned in the source text too."""
     rows = [row for block in table.blocks for row in block]
     texts = [[f"**{cell.text}**" if cell.bold and cell.text else cell.text for cell in row] for row in rows]
     grid = [table.headings, *texts]
@@ -80,7 +80,7 @@ def as_latex(table: Table) -> str:
 
 
 def as_csv(suite: Suite, group: Sequence[Entry]) -> str:
-    """Full precision, one line per data set, depth and method."""
+    """CSV in full precision, one line per data set, depth and method."""
     scores = [*suite.scores, *(s for s in ("coverage90", "cpu_seconds") if s not in suite.scores)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -96,7 +96,7 @@ def as_csv(suite: Suite, group: Sequence[Entry]) -> str:
 
 
 def as_rich(tables: Sequence[Table], width: int | None = None) -> "Group":
-    """Tables for a terminal of `width` columns; None: as wide as they are."""
+    """Tables for a terminal of `width` columns; None means that there is room for everything."""
     from rich import box
     from rich.console import Group
     from rich.table import Table as RichTable
@@ -121,5 +121,5 @@ def as_rich(tables: Sequence[Table], width: int | None = None) -> "Group":
 
 
 def natural_width(table: Table, columns: int | None = None) -> int:
-    """Characters that the first `columns` columns take at a terminal."""
+    """The number of characters that the first `columns` columns take at a terminal."""
     return sum(width + 2 for width in table.widths[:columns]) + 1

@@ -83,7 +83,7 @@ def _suite_section(suite: Suite, records: Sequence[Record]) -> str:
 
 
 def table_html(table: Table, *, caption: bool = True) -> str:
-    """A table that scrolls sideways within itself on a narrow screen."""
+    """An HTML table in a box that scrolls sideways on a narrow screen."""
 
     def cell(tag: str, index: int, item: Cell) -> str:
         text = html.escape(item.text).replace("±", '<span class="pm">±</span>')
@@ -162,7 +162,10 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
 
 
 def _as_planned(group: Sequence[Entry]) -> Sequence[Entry]:
-    """The methods as the suite runs them, if any: variations of theirs would crowd a picture."""
+    """The methods with the suite's own settings, or all entries if there are none.
+
+    Variations of a method would crowd a picture.
+    """
     return [entry for entry in group if entry.label == entry.fit.method] or group
 
 
@@ -186,7 +189,7 @@ def _pictured(
 
 
 def _legend(group: Sequence[Entry], *, lines: bool) -> str:
-    """The methods with their colours and marks; `lines`: those without layers are drawn as lines."""
+    """The methods with their colours and marks. With `lines`, methods without layers are drawn as lines."""
     items = []
     for label, style in figures.styles([entry.label for entry in group]).items():
         if lines and label in figures.DASHES:
@@ -226,7 +229,7 @@ def _grid(panels: Sequence[Panel], kind: str = "") -> str:
 
 
 def svg(panel: Panel) -> str:
-    """A figure as SVG for use within HTML: text as text, no addresses, a name for screen readers."""
+    """A figure as SVG to be put in HTML: text stays text, no links, and a label for screen readers."""
     import matplotlib
 
     buffer = io.StringIO()

@@ -1,8 +1,8 @@
 """Result files: one JSON line per finished fit, safe against a kill at any moment.
 
-A line is one `write` to a file opened for appending, followed by `fsync`: it is there whole or, if the
-machine stopped in the middle, torn at the very end, which the next run repairs. One run at a time writes a
-file; a lock that dies with the process sees to that.
+A line is one `write` to a file opened for appending, followed by `fsync`. If the machine stops in the middle,
+at most the last line is incomplete, and the next run repairs it. A lock, which ends with its process, makes
+sure that one run at a time writes a file.
 """
 
 import json
@@ -31,7 +31,7 @@ class Results:
             raise
 
     def append(self, record: Record) -> None:
-        """Add a record; when this returns, it is on the disk."""
+        """Add a record. It is on the disk when this returns."""
         line = json.dumps(record, sort_keys=False, allow_nan=True).encode() + b"\n"
         written = os.write(self._file, line)
         if written != len(line):
@@ -43,7 +43,7 @@ class Results:
         return read_records(self.path)
 
     def close(self) -> None:
-        """Close the file and give the lock back."""
+        """Close the file and release the lock."""
         os.close(self._file)
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class Results:
 
 
 def read_records(path: str | Path) -> list[Record]:
-    """The records of a file, none if it does not exist; a torn last line does not count."""
+    """The records of a file, or none if it does not exist. An incomplete last line is skipped."""
     path = Path(path)
     if not path.exists():
         return []
@@ -80,12 +80,12 @@ def read_records(path: str | Path) -> list[Record]:
 
 
 def finished(records: Iterable[Record]) -> dict[str, Record]:
-    """The good records by key; of several with one key, the last."""
+    """The successful records by key, the last one if there are several."""
     return {record["key"]: record for record in records if record["status"] == "ok"}
 
 
 def failed(records: Iterable[Record]) -> dict[str, Record]:
-    """The failed fits by key, without those that went well at another time."""
+    """The failed records by key, without fits that succeeded at another time."""
     records = list(records)
     good = finished(records)
     return {r["key"]: r for r in records if r["status"] != "ok" and r["key"] not in good}
@@ -99,7 +99,7 @@ def fit_of(record: Record) -> Fit:
 def _lock(file: int, path: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows: two runs of one suite at once are then the user's affair
+    except ImportError:  # Windows has no such lock: the user must not start two runs of one suite at once
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,7 +110,7 @@ def _lock(file: int, path: Path) -> None:
 
 
 def _repair(file: int, path: Path) -> bool:
-    """Complete a last line that only lacks its newline, drop one that is torn; whether there was any."""
+    """Add a missing last newline or drop an incomplete last line; whether there was anything to repair."""
     content = path.read_bytes()
     if not content or content.endswith(b"\n"):
         return False

@@ -1,4 +1,4 @@
-"""Runs the fits of a suite that are not in its result file yet, and keeps each as soon as it is done."""
+"""Run the fits of a suite that are not in its result file yet, and store each result at once."""
 
 import contextlib
 import functools
@@ -18,15 +18,15 @@ class Plan(NamedTuple):
 
     todo: list[Fit]
     done: int
-    """Fits whose results are there already."""
+    """The number of fits that have a result already."""
     failed: int
-    """Fits that failed before and are not tried again."""
+    """The number of fits that failed before and are not tried again."""
     skipped: dict[str, int]
-    """Reasons why fits cannot be run here, and how many each concerns."""
+    """Reasons why fits cannot be run here, and the number of fits for each."""
 
 
 class Event(NamedTuple):
-    """A fit has ended: what a progress display gets to know."""
+    """A fit has ended: the news for a progress display."""
 
     record: Record
     finished: int
@@ -68,10 +68,10 @@ def run(
     on_plan: Callable[[Plan], None] = lambda plan: None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> int:
-    """Run what is missing of `fits` and append it to the result file `path`; how many fits ended.
+    """Run those of `fits` that have no result in the file `path`, append theirs, and return their number.
 
     Fits of the same shape follow one another, so that a process compiles once for all their splits. Only this
-    process writes. Ctrl-C stops the workers and leaves the file as it is: the next run goes on from there.
+    process writes. Ctrl-C stops the workers and leaves the file as it is; the next run continues from there.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend={backend!r} is unknown; choose one of: {', '.join(BACKENDS)}.")
@@ -92,7 +92,7 @@ def run(
 
 
 class Forecast:
-    """Time left: what equal fits took, else what the fits took on average, shared among the jobs."""
+    """The time left, from the times of fits of the same shape or, without any, from the average time."""
 
     def __init__(self, records: Iterable[Record], todo: Iterable[Fit], jobs: int):
         self._seconds: dict[tuple, list[float]] = {}
@@ -136,7 +136,7 @@ def _outcomes(
 def _parallel(
     todo: Iterable[Fit], jobs: int, return_as: str = "generator_unordered", **settings: Any
 ) -> Iterator[Record]:
-    """Records as they come, by whichever joblib backend is in force."""
+    """Records in the order in which fits end, by the joblib backend of the context."""
     from joblib import Parallel, delayed
 
     settings |= {"return_as": return_as, "batch_size": 1, "pre_dispatch": "n_jobs"}
@@ -146,7 +146,7 @@ def _parallel(
 
 
 def _in_processes(todo: list[Fit], jobs: int) -> Iterator[Record]:
-    """Local processes. One that dies (out of memory, say) costs its own fit only."""
+    """Run fits in local processes. If one dies (for want of memory, for example), only its fit fails."""
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -177,7 +177,7 @@ def _in_processes(todo: list[Fit], jobs: int) -> Iterator[Record]:
 
 
 def _alone(fit: Fit, jobs: int, error: Exception) -> Record:
-    """A fit that ran when a worker died, tried in a process of its own: it may not be the culprit."""
+    """Run a fit again alone: it was running when a worker died, but may not be the cause."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     try:
@@ -211,7 +211,7 @@ def _on_dask(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Reco
 def _on_ray(todo: list[Fit], jobs: int, scheduler: str | None) -> Iterator[Record]:
     """A Ray cluster: the one at address `scheduler`, or a local one.
 
-    Ray's backend hands results over together only, so the fits go out in rounds of `jobs`.
+    Ray's backend returns results together only, so the fits are run in rounds of `jobs`.
     """
     try:
         import ray  # pyright: ignore[reportMissingImports]

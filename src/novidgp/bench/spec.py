@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 KEY_LENGTH = 16
 BASELINES = {"exact-gp": None, "hist-gb": None, "gpytorch-dsvi": 2}
-"""Methods of other libraries, and the layers they have; what else they have is their own."""
+"""Methods of other libraries and their number of layers; their other settings are fixed."""
 
 
 class Fit(NamedTuple):
-    """A data set, a split, a method and its settings. Two equal fits have equal keys, in any version."""
+    """A data set, a split, a method and its settings. Equal fits have equal keys in every version."""
 
     dataset: str
     protocol: str
     seed: int
-    """Number of the split under `random`; always the seed of the method's own noise."""
+    """The seed of the method, and under the protocol `random` the number of the split."""
     method: str
     layers: int | None = None
     inducing: int | None = None
@@ -24,16 +24,16 @@ class Fit(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012  (never changed: a NamedTuple cannot make one per fit)
     """Parameters of the estimator and options of the inference method, told apart by their names."""
     data: dict[str, Any] = {}  # noqa: RUF012
-    """`rows`: only the first so many of the file; `train_rows`: so many training rows, drawn by `seed`;
-    `test_fraction`."""
+    """`rows`: use only this many rows from the start of the file; `train_rows`: use only this many training
+    rows, drawn by `seed`; `test_fraction`."""
     curve: bool = False
-    """Whether test and training scores are kept along the way."""
+    """Whether test and training scores are recorded during training."""
     chunk: int | None = None
-    """Steps between two points of the curve, or two readings of the clock; None: the trainer's own."""
+    """Steps between points of the curve or readings of the clock; None means the trainer's default."""
 
     @property
     def key(self) -> str:
-        """Short SHA-256 of the canonical JSON, without fields at their default, so that new ones may come."""
+        """Short SHA-256 of the canonical JSON, without fields at their default: new fields change no key."""
         facts = {
             name: value
             for name, value in self._asdict().items()
@@ -44,12 +44,12 @@ class Fit(NamedTuple):
 
     @property
     def shape(self) -> tuple:
-        """Fits that differ in the seed alone run the same compiled program."""
+        """All settings but the seed: fits of one shape run the same compiled program."""
         return tuple(json.dumps(value, sort_keys=True) for value in self._replace(seed=0))
 
     @property
     def baseline(self) -> bool:
-        """Whether the method is another library's."""
+        """Whether the method is from another library."""
         return self.method in BASELINES
 
     def __str__(self) -> str:

@@ -11,11 +11,11 @@ from novidgp.bench.suites import Suite
 
 HIGHER_IS_BETTER = ("accuracy",)
 FEWEST_PAIRS = 6
-"""Fewer pairs cannot give p < 0.05: of few data sets a test compares the splits, and of few splits none."""
+"""Fewer pairs cannot give p < 0.05. With fewer data sets, splits are compared; with fewer splits, nothing."""
 
 
 class Place(NamedTuple):
-    """Where methods are compared with one another: a data set under a protocol, at a depth."""
+    """Where methods are compared: a data set under a protocol, at a depth."""
 
     dataset: str
     protocol: str
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     failures: int
 
     def values(self, score: str) -> dict[int, float]:
-        """A score by split, where it is a finite number."""
+        """The finite values of a score, by split."""
         found = {seed: record["scores"].get(score) for seed, record in self.records.items()}
         return {seed: float(value) for seed, value in found.items() if _number(value)}
 
@@ -82,9 +82,9 @@ def better(score: str, first: float, second: float) -> bool:
 
 
 def winners(group: Sequence[Entry], score: str) -> set[tuple[Place, str]]:
-    """The best entry of every place; one without layers counts if it beats those of every depth.
+    """The best entry of every place that has several.
 
-    Where there is nothing to beat, there is no winner.
+    An entry without layers must also beat the best one of every depth.
     """
     best: dict[Place, tuple[float, str]] = {}
     rivals_at: dict[Place, int] = {}
@@ -110,7 +110,7 @@ def winners(group: Sequence[Entry], score: str) -> set[tuple[Place, str]]:
 
 
 class Ranks(NamedTuple):
-    """Average ranks over data sets, best first, and what a difference must exceed to count (Nemenyi, 5 %)."""
+    """Average ranks over data sets, best first, and Nemenyi's critical difference at the 5 % level."""
 
     score: str
     layers: int | None
@@ -122,7 +122,7 @@ class Ranks(NamedTuple):
 
 
 def depths(group: Iterable[Entry]) -> list[int]:
-    """The depths there are."""
+    """The depths of the entries."""
     return sorted({entry.place.layers for entry in group if entry.place.layers is not None})
 
 
@@ -158,7 +158,7 @@ def average_ranks(group: Iterable[Entry], score: str, layers: int | None) -> Ran
 
 
 def critical_difference(methods: int, sets: int, level: float = 0.05) -> float:
-    """Nemenyi's: average ranks closer than this could be chance (Demsar 2006)."""
+    """Nemenyi's critical difference: average ranks closer than this may differ by chance (Demsar 2006)."""
     from scipy.stats import studentized_range
 
     quantile = studentized_range.ppf(1.0 - level, methods, np.inf) / np.sqrt(2.0)
@@ -180,7 +180,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(group: Sequence[Entry], score: str, layers: int | None) -> list[Comparison]:
-    """The method of the best average rank (or mean) against every other one, at a depth."""
+    """The method of the best average rank against every other one, at a depth."""
     group = [entry for entry in group if entry.place.layers in (layers, None)]
     ranks = average_ranks(group, score, layers)
     if ranks is None:
@@ -200,7 +200,7 @@ def comparisons(group: Sequence[Entry], score: str, layers: int | None) -> list[
 
 
 def paired_differences(group: Sequence[Entry], score: str, first: str, second: str) -> tuple[np.ndarray, str]:
-    """`first` minus `second` on the splits both have; averaged by data set where there are enough of them."""
+    """`first` minus `second` on the splits that both have, averaged by data set if there are enough sets."""
     values: dict[str, dict[tuple, dict[int, float]]] = {first: {}, second: {}}
     for entry in group:
         if entry.label in values:
@@ -217,7 +217,7 @@ def paired_differences(group: Sequence[Entry], score: str, first: str, second: s
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test; 1 where nothing differs."""
+    """Two-sided p-value of Wilcoxon's signed-rank test; 1 if all differences are zero."""
     from scipy.stats import wilcoxon
 
     differences = np.asarray(differences, float)

@@ -28,7 +28,7 @@ _last_shape: list[tuple] = []
 
 
 def run_fit(fit: Fit, *, jobs: int = 1, child: bool = False) -> dict[str, Any]:
-    """Load, fit, score: the record of a fit, with the error in it if there was one.
+    """Load the data, fit and score: the record of a fit, with the error if there was one.
 
     `child` says that this is a worker process: it then uses one thread, ignores Ctrl-C, which the parent
     handles, and ends when the parent ends.

@@ -36,7 +36,7 @@ def _main(
     ] = False,
 ) -> None:
     """Deep Gaussian processes with the posterior you choose."""
-    # Compiled programs are kept between commands: the second fit of a shape starts in seconds.
+    # Keep compiled programs between commands, so that the second fit of a shape starts in seconds.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(platformdirs.user_cache_path("novidgp") / "jax"))
 
 

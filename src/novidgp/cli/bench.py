@@ -19,7 +19,7 @@ SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite, as in 
 @bench_app.command("list")
 @report_errors()
 def list_suites() -> None:
-    """List the suites: what each compares, and how many fits it is."""
+    """List the suites, what each compares, and its number of fits."""
     from rich.table import Table
 
     from novidgp.bench.suites import SUITES
@@ -58,7 +58,7 @@ def run_suite(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed fits again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the fits and stop.")] = False,
 ) -> None:
-    """Run the fits of a suite that are not in its result file yet. Stop it whenever you like: it resumes."""
+    """Run the fits of a suite that are not in its result file yet. A stopped run can be resumed."""
     from novidgp.bench import runner, suites
     from novidgp.bench.results import read_records
 
@@ -127,7 +127,7 @@ def show_table(
     results: ResultsDirs = None,
     output: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
 ) -> None:
-    """Show a suite's results: ours with standard errors, the paper's beside them, ranks and paired tests."""
+    """Show a suite's results with standard errors beside the paper's numbers, ranks and paired tests."""
     from novidgp.bench import render, suites
     from novidgp.bench.content import suite_tables
 

@@ -15,14 +15,14 @@ DEBUG_VARIABLE = "NOVIDGP_DEBUG"
 
 
 def out() -> "Console":
-    """The console of results."""
+    """The console for results."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def err() -> "Console":
-    """The console of errors, warnings and progress: results stay clean for a pipe."""
+    """The console for errors, warnings and progress, so that a pipe gets results only."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`novidgp demo`: the whole way on built-in data, beside scikit-learn's exact GP, in under two minutes."""
+"""`novidgp demo`: fit, compare with scikit-learn's exact GP, draw, save and load, in under two minutes."""
 
 from pathlib import Path
 from typing import Annotated, Any, cast

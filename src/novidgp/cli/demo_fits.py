@@ -27,7 +27,7 @@ EXACT = "exact GP"
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Training and test rows, and how deep and how long to fit."""
+    """Training and test rows, and the settings of the deep GP."""
 
     name: str
     about: str
@@ -48,7 +48,7 @@ class Pair:
 
 
 def problems(steps: int) -> list[Problem]:
-    """A curve on which one lengthscale cannot be right, and a table of patients."""
+    """A curve that no single lengthscale fits, and a table of patients."""
     X, y = nonstationary_curve(200, seed=0)
     X_test, y_test = nonstationary_curve(1000, seed=1)
     curve = Problem(
@@ -91,7 +91,7 @@ def fit_both(problem: Problem, seed: int) -> Pair:
 
 
 def empty_table() -> "Table":
-    """The table's headings."""
+    """A table with headings and no rows."""
     from rich.table import Table
 
     table = Table("data", "model", title="on rows held out", title_justify="left")
@@ -101,7 +101,7 @@ def empty_table() -> "Table":
 
 
 def add_rows(table: "Table", problem: Problem, pair: Pair) -> None:
-    """One line for each of the two models."""
+    """Add one row for each of the two models."""
     X, y = problem.X_test, problem.y_test
     levels = [level for coverage in (0.5, 0.9) for level in metrics.interval_levels(coverage)]
     mean, std = pair.exact.predict(X, return_std=True)
@@ -132,7 +132,7 @@ def gaussian_quantiles(mean: np.ndarray, std: np.ndarray, levels: list[float]) -
 
 
 def bands_figure(problem: Problem, pair: Pair) -> "Figure":
-    """Both predictive distributions along the curve, a little beyond its ends."""
+    """Both predictive distributions along the curve and a little beyond its ends."""
     x = np.linspace(-1.15, 1.15, 461)
     levels = [0.05, 0.25, 0.5, 0.75, 0.95]
     mean, std = pair.exact.predict(x[:, None], return_std=True)

@@ -155,7 +155,7 @@ def fit_command(
 
 
 def mixing(posterior: Any) -> list[str]:
-    """How well the chains of a sampled posterior have mixed, a line per layer; nothing for the others."""
+    """One line per layer on how well the chains of a sampled posterior mixed; none for other posteriors."""
     from novidgp.inference.mixing import summary
     from novidgp.posteriors.base import Empirical
 

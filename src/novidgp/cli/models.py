@@ -1,4 +1,4 @@
-"""From a model file to an estimator and the encoding of its table."""
+"""Loading a model file with the encoding of its table."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ ENCODING = "table"
 
 
 def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
-    """The estimator in a model file, and how a table becomes its matrix."""
+    """The estimator in a model file, and the encoding from tables to its inputs."""
     import novidgp
     from novidgp.tables.encode import TableEncoding
     from novidgp.tables.errors import TableError
@@ -29,7 +29,7 @@ def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
 
 
 def warn_of_extra_columns(encoding: "TableEncoding", frame: "pd.DataFrame") -> None:
-    """Name the columns that the model does not use."""
+    """Warn of columns that the model does not use."""
     extra = encoding.extra_columns(frame)
     if extra:
         shown = ", ".join(map(repr, extra[:8])) + (", ..." if len(extra) > 8 else "")

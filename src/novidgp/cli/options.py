@@ -11,14 +11,14 @@ INFERENCE_METHODS = ("novi", "novi-paper", "dsvi", "sghmc", "ipvi", "iwvi", "iwv
 
 
 def make_estimator(task: str, settings: dict[str, Any]) -> Any:
-    """The estimator of a task."""
+    """The estimator for a task, `regression` or `classification`."""
     import novidgp
 
     return (novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor)(**settings)
 
 
 def parse_value(text: str) -> Any:
-    """A value given as text: what Python or JSON reads it as, else the text."""
+    """A value given as text, read as Python or JSON if it is either, else the text itself."""
     for read in (ast.literal_eval, json.loads):
         try:
             value = read(text)

@@ -63,7 +63,7 @@ def scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
 
 
 def score_table(values: Scores, title: str) -> "Table":
-    """Scores with a word on each."""
+    """A table of scores with the meaning of each."""
     from rich.table import Table
 
     table = Table("score", title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)

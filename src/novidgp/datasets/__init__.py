@@ -1,4 +1,4 @@
-"""Benchmark data sets: known by name, read from the official files, checked at every load."""
+"""Benchmark data sets: loaded by name from the official files, and checked at every load."""
 
 from novidgp.datasets.builtin import nonstationary_curve
 from novidgp.datasets.cache import fetch_dataset, import_dataset, is_available

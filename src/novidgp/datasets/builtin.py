@@ -86,8 +86,8 @@ BUILTIN = (
 def nonstationary_curve(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Draw the noisy curve of the data set `steps`: `X` of shape (n, 1) on [-1, 1], `y` of shape (n,).
 
-    Left of zero it is half a slow sine; at zero it jumps up by 2; right of zero it is a chirp whose frequency
-    grows from 1 to 9. No single lengthscale fits both halves, which is what a second layer is for. Noise has
+    Left of zero it is half a slow sine. At zero it jumps up by 2. Right of zero it is a chirp whose frequency
+    grows from 1 to 9. No single lengthscale fits both halves, so that a second layer helps. The noise has
     standard deviation 0.1.
     """
     if n < 1:

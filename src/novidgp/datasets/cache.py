@@ -1,8 +1,8 @@
-"""Where data sets live on this machine, and how they get there.
+"""Where data sets are on this machine, and how they are imported and fetched.
 
 A data set is one `<name>.npz` (arrays `X`, `y`, and `X_test`, `y_test` for image sets) in the directory named
-by the environment variable `NOVIDGP_DATA` or in the user's cache directory; a folder `<name>/` with the
-official raw files does as well. Nothing is ever unpickled.
+by the environment variable `NOVIDGP_DATA` or in the user's cache directory, or a folder `<name>/` with the
+official raw files. Nothing is ever unpickled.
 """
 
 import os
@@ -38,7 +38,7 @@ def search_path() -> tuple[Path, ...]:
 
 
 def locate_dataset(name: str) -> Path | None:
-    """The file or folder a data set would be read from, `None` if it is not on this machine."""
+    """The file or folder that a data set is read from, `None` if it is not on this machine."""
     dataset_info(name)
     for directory in search_path():
         for candidate in (directory / f"{name}.npz", directory / name):
@@ -53,7 +53,7 @@ def is_available(name: str) -> bool:
 
 
 def how_to_get(info: DatasetInfo) -> str:
-    """Tell a person how to get the files of a data set."""
+    """Instructions for getting the files of a data set."""
     fetch = f"`novidgp data fetch {info.name}` downloads it; or by hand: " if info.urls else ""
     return (
         f"{fetch}get {', '.join(info.files)} from {info.source} and run "
@@ -149,7 +149,7 @@ def _file_based(name: str) -> DatasetInfo:
 
 
 def require_dataset(name: str) -> Path:
-    """Where the data set is; `DatasetNotFoundError` with instructions if it is nowhere."""
+    """The path of a data set; raises `DatasetNotFoundError` with instructions if there is none."""
     path = locate_dataset(name)
     if path is None:
         searched = ", ".join(map(str, search_path()))

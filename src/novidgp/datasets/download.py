@@ -1,4 +1,4 @@
-"""Download one file over HTTP with retries, so that what arrives is whole or an error."""
+"""Download one file over HTTP with retries; an incomplete file is an error."""
 
 import os
 import time
@@ -44,7 +44,7 @@ def download(
 
 
 def _transfer(url: str, destination: Path, progress: bool) -> None:
-    """One try: write the body to `destination`, and refuse one shorter than the announced length."""
+    """Write the body to `destination` once; a body shorter than the announced length is an error."""
     request = urllib.request.Request(url, headers={"User-Agent": "novidgp"})
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with (

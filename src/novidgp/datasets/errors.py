@@ -1,4 +1,4 @@
-"""What can go wrong between a data set's name and its arrays, one exception each."""
+"""The errors of loading, importing and fetching data sets."""
 
 
 class DatasetError(ValueError):

@@ -1,4 +1,4 @@
-"""Hold arrays against the recorded facts of the data set they are said to be."""
+"""Compare arrays with the recorded facts of their data set."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from novidgp.datasets.info import DatasetInfo
 TOLERANCE = 1e-3
 """Largest accepted error of a mean or a standard deviation, in standard deviations.
 
-Copies of one data set differ by rounding, which moves these by far less; the wrong column, by far more.
+Copies of one data set differ by rounding, which moves these by far less; a wrong column moves them by more.
 """
 
 _ROWS_AT_ONCE = 8192

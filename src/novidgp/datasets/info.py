@@ -39,7 +39,7 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Everything known about one data set before a byte of it is read."""
+    """Everything known about one data set without reading it."""
 
     name: str
     task: Task
@@ -48,12 +48,12 @@ class DatasetInfo:
     licence: str
     citation: str
     source: str
-    """The official page, for a person to read."""
+    """The official page, for people to read."""
     fingerprint: Fingerprint
     files: tuple[str, ...] = ()
     """Names of the official raw files. With a single one, the importer takes any file name."""
     urls: tuple[str, ...] = ()
-    """Direct addresses of the raw files or of one archive with all of them; empty: only by hand."""
+    """Direct addresses of the raw files or of one archive with all of them; empty if there are none."""
     official_train_rows: int | None = None
     """Rows before this one are the official training set, the others the official test set."""
     builtin: bool = False

@@ -1,4 +1,4 @@
-"""The one way from a data set's name to its arrays."""
+"""Loading a data set by name."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class Dataset:
 
 
 def load_dataset(name: str) -> Dataset:
-    """Load a data set by name and check that it is what it says.
+    """Load a data set by name and check its fingerprint.
 
     Raises `UnknownDatasetError` for a name not in the registry, `DatasetNotFoundError` (with instructions)
     when its file is not on this machine, `DatasetError` when the file holds something else.

@@ -1,8 +1,8 @@
 """Turn the official raw files of each data set into `X` and `y`.
 
-A parser knows a layout, not a data set's facts: those are checked afterwards by its fingerprint. Where a set
-has an official test set, its rows follow the training rows. Tables come out as float32, images as uint8,
-classes as int64 indices, the same as in the `.npz` files the importer writes.
+A parser knows the layout of files only; the facts of a data set are checked afterwards by its fingerprint.
+The rows of an official test set follow the training rows. Tables become float32, images uint8 and classes
+int64 indices, as in the `.npz` files that the importer writes.
 """
 
 import zipfile
@@ -52,7 +52,7 @@ def _is_number(field: str) -> bool:
 
 
 def _text_table(raw: RawFiles, file: str, dtype: type | None = None) -> pd.DataFrame:
-    """A text table, whatever its separator; a header line and ARFF or KEEL declarations are skipped over.
+    """A text table with any separator; a header line and ARFF or KEEL declarations are skipped.
 
     The first line that is neither blank nor a declaration decides: it is a header if none of its fields is a
     number, and its first `;`, `,` or else white space separates the fields.
@@ -101,7 +101,7 @@ def _sheet(raw: RawFiles, file: str) -> pd.DataFrame:
 
 
 def _old_sheet(raw: RawFiles, content: bytes) -> pd.DataFrame:
-    """The first sheet of an `.xls`, by xlrd itself: pandas is giving up its own way to it."""
+    """The first sheet of an `.xls`, read by xlrd directly because pandas is dropping its support."""
     import xlrd
     from xlrd.biffh import XLRDError
     from xlrd.compdoc import CompDocError
@@ -115,7 +115,7 @@ def _old_sheet(raw: RawFiles, content: bytes) -> pd.DataFrame:
 
 
 def _numbers(raw: RawFiles, frame: pd.DataFrame) -> np.ndarray:
-    """All columns as float64; the first field that is no number is named."""
+    """All columns as float64; the error for a field that is no number names the first one."""
     columns = []
     for name in frame.columns:
         values = np.asarray(pd.to_numeric(frame[name], errors="coerce"), np.float64)
@@ -162,7 +162,7 @@ def _workbook(raw: RawFiles, target: int = -1, drop: tuple[int, ...] = ()) -> Ar
 
 
 def _boston(raw: RawFiles) -> Arrays:
-    """UCI's one line a row, or StatLib's prose followed by two lines a row: 14 numbers a row in both."""
+    """UCI's file has one line per row, StatLib's has prose and then two lines per row: 14 numbers in both."""
     with raw.open(_only(raw)) as stream:
         lines = [line.split() for line in stream.read().decode("latin-1").splitlines()]
     numbers = [float(field) for line in lines if all(map(_is_number, line)) for field in line]
@@ -175,7 +175,7 @@ def _boston(raw: RawFiles) -> Arrays:
 
 
 def _elevators(raw: RawFiles) -> Arrays:
-    """The `.mat` copy as it is; the raw files centred, with the logarithm of the target."""
+    """The `.mat` copy is read as it is; the raw files are centred, the target after taking its logarithm."""
     if raw.ending == ".mat":
         from scipy.io import loadmat
 

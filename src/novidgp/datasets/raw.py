@@ -1,4 +1,4 @@
-"""Open the official raw files of a data set wherever they lie: loose, in a directory, or in an archive."""
+"""Open the official raw files of a data set: single files, in a directory, or in an archive."""
 
 import gzip
 import io

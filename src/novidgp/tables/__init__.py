@@ -1,1 +1,1 @@
-"""Tables: reading, encoding, checking."""
+"""Tables: reading and writing files, encoding as matrices, and checks of the data."""

@@ -1,8 +1,8 @@
-"""What in a table will hurt a Gaussian process, and the cure: checks on data, no model.
+"""Checks of a table for what hurts a Gaussian process, with a cure for each finding. No model is needed.
 
-The estimators centre and scale every column and share one kernel over all of them. So the harm comes from
-what scaling cannot mend: cells that are no numbers, columns that say nothing or say the same twice, single
-values that stretch the scale for all others, and targets that Gaussian noise does not describe.
+The estimators centre and scale every column and use one kernel for all of them. Harm comes from what scaling
+cannot repair: cells that are no numbers, constant or duplicate columns, single values that determine the
+scale of a column, and targets that Gaussian noise does not describe.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Severity = Literal["error", "warning", "note"]
 OUTLIER_Z = 10.0
 """Robust z-score (distance from the median in units of 1.4826 MAD) beyond which a value is an outlier."""
 MOST_OUTLIERS = 0.05
-"""A larger share of such values is a heavy tail or a column of few levels, not a handful of accidents."""
+"""A larger share of such values is not reported: it is a heavy tail or a column of few levels."""
 NEAR_DUPLICATE = 0.999
 """Absolute correlation beyond which two columns count as one."""
 FEW_ROWS = 50
@@ -33,13 +33,13 @@ class Finding(NamedTuple):
 
     severity: Severity
     column: str
-    """Column's name, empty where the whole table is meant."""
+    """The column's name, empty if the finding is about the whole table."""
     problem: str
     cure: str
 
 
 def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
-    """Everything found in a table, the gravest first."""
+    """All findings in a table, the most severe first."""
     if target is not None and target not in frame.columns:
         raise TableError(f"no column is named {target!r}")
     findings: list[Finding] = []
@@ -63,7 +63,7 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
 
 
 def _values(column: pd.Series) -> np.ndarray:
-    """A column as floats; what is missing or no number is NaN."""
+    """A column as floats, with NaN for missing values and for text."""
     return np.asarray(pd.to_numeric(column.astype(object), errors="coerce"), np.float64)
 
 
@@ -121,7 +121,7 @@ def _numbers(column: pd.Series, kind: Kind) -> Iterator[Finding]:
 
 
 def _outliers(name: str, values: np.ndarray, severity: Severity, cure: str) -> Iterator[Finding]:
-    """Values far from the bulk. Where there are many of them they are the data, and nothing is said."""
+    """Values far from the bulk of a column, unless there are many of them."""
     median = np.median(values)
     low, high = np.quantile(values, [0.25, 0.75])
     spread = max(1.4826 * np.median(np.abs(values - median)), (high - low) / 1.349)
@@ -139,7 +139,7 @@ def _outliers(name: str, values: np.ndarray, severity: Severity, cure: str) -> I
 
 
 def _counts_rows(values: np.ndarray, rows: int) -> bool:
-    """Whether a column is 1, 2, 3, ... in row order, or in any order without a gap."""
+    """Whether a column holds consecutive integers, in any order, each once."""
     if rows < 20 or len(values) < rows or not np.array_equal(values, np.round(values)):
         return False
     return len(np.unique(values)) == rows and np.ptp(values) == rows - 1
@@ -172,7 +172,7 @@ def _text(column: pd.Series) -> Iterator[Finding]:
 
 
 def _pairs(frame: pd.DataFrame, inputs: dict[str, Kind]) -> Iterator[Finding]:
-    """Columns that say what an earlier one says: equal cell by cell, or all but perfectly correlated."""
+    """Columns that repeat an earlier one: equal in every cell, or almost perfectly correlated."""
     names = list(inputs)
     if len(names) > _WIDE_COLUMNS:
         return
@@ -201,7 +201,10 @@ def _pairs(frame: pd.DataFrame, inputs: dict[str, Kind]) -> Iterator[Finding]:
 
 
 def _scales(frame: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
-    """Scales between columns are harmless, as columns are standardised; those within one are not."""
+    """Columns whose values span many powers of ten, or vary little around a large mean.
+
+    Different scales between columns are harmless, because columns are standardised.
+    """
     spreads = {}
     for name in names:
         values = _finite(pick(frame, name))

@@ -21,7 +21,7 @@ from novidgp.tables.errors import TableError
 Kind = Literal["number", "boolean", "category"]
 
 MAX_CATEGORIES = 100
-"""More distinct texts than this in one column are refused: one-hot columns would swamp the others."""
+"""More distinct texts in one column are refused: their one-hot columns would dominate the others."""
 
 _DATE = r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?\s*$"
 
@@ -32,7 +32,7 @@ def pick(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def column_kind(column: pd.Series) -> Kind:
-    """What a column holds; dates and objects of other kinds are refused by name."""
+    """What a column holds. Dates and other objects are refused with the column's name."""
     name = column.name
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
@@ -63,7 +63,7 @@ def column_kind(column: pd.Series) -> Kind:
 
 
 def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
-    """The table without the target column, and that column, complete."""
+    """The table without the target column, and the target column, in which nothing may be missing."""
     if target not in frame.columns:
         near = nearest(target, frame.columns, cutoff=0.6)
         hint = f"columns: {listed(list(frame.columns))}" if near is None else f"did you mean {near!r}?"
@@ -76,7 +76,7 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
 
 
 def choose_task(target: pd.Series, task: str = "auto") -> Task:
-    """Classification for text and true/false, regression for numbers, unless told otherwise."""
+    """`task` itself unless it is `auto`: then classification for text and true/false, else regression."""
     if task not in ("auto", *get_args(Task)):
         raise TableError(f"task must be auto, regression or classification, got {task!r}")
     kind = column_kind(target)
@@ -89,7 +89,7 @@ def choose_task(target: pd.Series, task: str = "auto") -> Task:
 
 
 def target_values(target: pd.Series, task: Task) -> np.ndarray:
-    """Target as the estimators take it: floats to regress on; text, integers or booleans as labels."""
+    """The target as estimators take it: floats for regression; text, integers or booleans as labels."""
     kind = column_kind(target)
     if task == "regression":
         values = target.to_numpy(np.float64)
@@ -150,7 +150,7 @@ class TableEncoding:
         return [str(name) for name in frame.columns if name not in known]
 
     def encode(self, frame: pd.DataFrame) -> np.ndarray:
-        """The float64 matrix of a table; columns may come in any order, further columns are left out."""
+        """The float64 matrix of a table. Columns may be in any order; unknown columns are left out."""
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
             raise TableError(f"the table lacks {listed(absent)}, which the model was fitted on")
@@ -167,7 +167,7 @@ class TableEncoding:
 
     @classmethod
     def from_json(cls, stored: Any) -> "TableEncoding":
-        """Read back what `to_json` gave."""
+        """The encoding that `to_json` described."""
         try:
             columns = tuple(
                 InputColumn(str(column["name"]), column["kind"], tuple(map(str, column["categories"])))

@@ -1,4 +1,4 @@
-"""The error of this package."""
+"""The error of tables that cannot be used."""
 
 
 class TableError(ValueError):

@@ -53,7 +53,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def check_writable_table(path: str | Path) -> None:
-    """Refuse a path `write_table` could not write, before anything is computed."""
+    """Refuse a path that `write_table` could not write; to be called before anything is computed."""
     path = Path(path)
     if not path.name.lower().endswith((".csv", ".tsv", *_PARQUET)):
         raise TableError(f"{path}: write predictions to a .csv, .tsv or .parquet file")
@@ -96,7 +96,7 @@ def _read_npz(path: Path) -> pd.DataFrame:
 
 
 def _read_known(name: str) -> pd.DataFrame:
-    """A registered data set, where the name is one and no file is meant."""
+    """A registered data set as a table."""
     from novidgp.datasets import dataset_names, load_dataset
 
     if name not in dataset_names():
