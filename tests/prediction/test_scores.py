@@ -30,7 +30,7 @@ def standard_normal_rows():
 def test_regression_scores_of_a_gaussian_are_the_closed_forms():
     """The CRPS of N(0, 1) averaged over its own targets is 1 / sqrt(pi); ROWS points come within 1 %."""
     y, predictive = standard_normal_rows()
-    scores = regression_scores(predictive, y)
+    scores = regression_scores([predictive], y)
     assert scores["rmse"] == pytest.approx(1.0, rel=0.01)
     assert scores["nll"] == pytest.approx(-np.mean(stats.norm.logpdf(y)))
     assert scores["coverage_50"] == pytest.approx(0.5)
@@ -40,7 +40,7 @@ def test_regression_scores_of_a_gaussian_are_the_closed_forms():
 
 def test_coverages_are_those_asked_for():
     y, predictive = standard_normal_rows()
-    scores = regression_scores(predictive, y, coverages=(0.2, 0.8))
+    scores = regression_scores([predictive], y, coverages=(0.2, 0.8))
     assert list(scores) == ["rmse", "nll", "coverage_20", "coverage_80", "crps"]
     assert scores["coverage_20"] == pytest.approx(0.2)
 
@@ -48,8 +48,14 @@ def test_coverages_are_those_asked_for():
 def test_a_distribution_is_asked_once_for_each_quantity():
     y, predictive = standard_normal_rows()
     counted = Counted(predictive)
-    regression_scores(counted, y)
+    regression_scores([counted], y)
     assert sorted(counted.asked) == ["log_prob", "mean", "quantile"]
+
+
+def test_blocks_of_rows_score_like_all_rows_together():
+    y, whole = standard_normal_rows()
+    parts = [Gaussian(whole.means[rows], whole.deviations[rows]) for rows in (slice(0, 30), slice(30, None))]
+    assert regression_scores(parts, y) == regression_scores([whole], y)
 
 
 def test_classification_scores_agree_with_scikit_learn():

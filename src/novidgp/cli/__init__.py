@@ -1,9 +1,7 @@
 """The command `novidgp`. Nothing heavy is imported before a command runs, so that `--help` is instant."""
 
-import os
 from typing import Annotated
 
-import platformdirs
 import typer
 
 from novidgp.cli.bench import bench_app
@@ -36,8 +34,6 @@ def _main(
     ] = False,
 ) -> None:
     """Deep Gaussian processes with the posterior you choose."""
-    # Keep compiled programs between commands, so that the second fit of a shape starts in seconds.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(platformdirs.user_cache_path("novidgp") / "jax"))
 
 
 def version_command() -> None:

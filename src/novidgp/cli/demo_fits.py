@@ -1,22 +1,18 @@
 """The fits of the demo: two built-in problems, each with a deep GP and with scikit-learn's exact GP."""
 
 import time
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import novidgp
+from novidgp.bench.baselines import fit_exact_gp
 from novidgp.datasets import load_dataset, nonstationary_curve
 from novidgp.plots import OURS, PEER, Bands, predictive_bands
-from novidgp.prediction import metrics
+from novidgp.prediction.scores import Distribution, regression_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,8 +38,8 @@ class Problem:
 class Pair:
     """A deep GP and an exact GP on the same rows, with the seconds of each fit."""
 
-    ours: Any
-    exact: Any
+    ours: novidgp.DGPRegressor
+    exact: Callable[[np.ndarray], Distribution]
     seconds: tuple[float, float]
 
 
@@ -81,12 +77,8 @@ def fit_both(problem: Problem, seed: int) -> Pair:
     ours = novidgp.DGPRegressor(random_state=seed, **problem.settings).fit(problem.X, problem.y)
     middle = time.perf_counter()
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RationalQuadratic(1.0, 1.0, (1e-3, 1e3), (1e-3, 1e5))
-    noise = WhiteKernel(0.1, (1e-5, 1e1))
-    exact_gp = GaussianProcessRegressor(kernel + noise, normalize_y=True, random_state=seed)
-    exact = make_pipeline(StandardScaler(), exact_gp)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        exact.fit(problem.X, problem.y)
+    kernel += WhiteKernel(0.1, (1e-5, 1e1))
+    exact = fit_exact_gp(kernel, problem.X, problem.y, seed=seed, normalize_y=True)
     return Pair(ours, exact, (middle - start, time.perf_counter() - middle))
 
 
@@ -102,47 +94,35 @@ def empty_table() -> "Table":
 
 def add_rows(table: "Table", problem: Problem, pair: Pair) -> None:
     """Add one row for each of the two models."""
-    X, y = problem.X_test, problem.y_test
-    levels = [level for coverage in (0.5, 0.9) for level in metrics.interval_levels(coverage)]
-    mean, std = pair.exact.predict(X, return_std=True)
-    rows = {
-        f"deep GP, {problem.settings['num_layers']} layers": (
-            pair.ours.predict(X),
-            pair.ours.log_density(X, y),
-            pair.ours.predict_quantiles(X, levels),
-        ),
-        EXACT: (mean, norm.logpdf(y, mean, std), gaussian_quantiles(mean, std, levels)),
+    models = {
+        f"deep GP, {problem.settings['num_layers']} layers": pair.ours.predictive(problem.X_test),
+        EXACT: pair.exact(problem.X_test),
     }
-    for index, (model, (centre, density, quantiles)) in enumerate(rows.items()):
+    for index, (model, predictive) in enumerate(models.items()):
+        scores = regression_scores([predictive], problem.y_test, coverages=(0.5, 0.9))
         table.add_row(
             problem.name if index == 0 else "",
             model,
-            f"{metrics.rmse(y, centre):.4g}",
-            f"{metrics.nll(density):.3f}",
-            f"{metrics.interval_coverage(y, quantiles[:, 0], quantiles[:, 1]):.0%}",
-            f"{metrics.interval_coverage(y, quantiles[:, 2], quantiles[:, 3]):.0%}",
+            f"{scores['rmse']:.4g}",
+            f"{scores['nll']:.3f}",
+            f"{scores['coverage_50']:.0%}",
+            f"{scores['coverage_90']:.0%}",
             f"{pair.seconds[index]:.1f}",
             end_section=index == 1,
         )
 
 
-def gaussian_quantiles(mean: np.ndarray, std: np.ndarray, levels: list[float]) -> np.ndarray:
-    """Quantiles `(n, q)` of independent Gaussians."""
-    return mean[:, None] + std[:, None] * norm.ppf(levels)
-
-
 def bands_figure(problem: Problem, pair: Pair) -> "Figure":
     """Both predictive distributions along the curve and a little beyond its ends."""
     x = np.linspace(-1.15, 1.15, 461)
-    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
-    mean, std = pair.exact.predict(x[:, None], return_std=True)
     panels = [
-        _bands("deep GP, 2 layers", x, pair.ours.predict_quantiles(x[:, None], levels), OURS),
-        _bands(f"{EXACT} (scikit-learn)", x, gaussian_quantiles(mean, std, levels), PEER),
+        _bands("deep GP, 2 layers", x, pair.ours.predictive(x[:, None]), OURS),
+        _bands(f"{EXACT} (scikit-learn)", x, pair.exact(x[:, None]), PEER),
     ]
     return predictive_bands(panels, problem.X[:, 0], problem.y)
 
 
-def _bands(title: str, x: np.ndarray, quantiles: np.ndarray, color: str) -> Bands:
+def _bands(title: str, x: np.ndarray, predictive: Distribution, color: str) -> Bands:
+    quantiles = predictive.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95]))[..., 0]
     intervals = {0.9: (quantiles[:, 0], quantiles[:, 4]), 0.5: (quantiles[:, 1], quantiles[:, 3])}
     return Bands(title, x, quantiles[:, 2], intervals, color)

@@ -157,7 +157,7 @@ def fit_command(
 def mixing(posterior: Any) -> list[str]:
     """One line per layer on how well the chains of a sampled posterior mixed; none for other posteriors."""
     from novidgp.inference.mixing import summary
-    from novidgp.posteriors.base import Empirical
+    from novidgp.posteriors.draws import Empirical
 
     if not isinstance(posterior, Empirical):
         return []

@@ -1,16 +1,21 @@
 """Loading a model file with the encoding of its table."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from novidgp.cli.console import warn
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
+    from novidgp.prediction.predictive import Predictive
     from novidgp.tables.encode import TableEncoding
 
 ENCODING = "table"
 """Key of the encoding in the model file's `extra`."""
+ROWS_AT_ONCE = 10_000
+"""Bounds the memory of predictions, which hold a mean and a variance per row and path."""
 
 
 def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
@@ -26,6 +31,12 @@ def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
             f"{path} was saved from Python and knows no column names; load it there with novidgp.load_model"
         )
     return model, TableEncoding.from_json(stored)
+
+
+def predictives(model: Any, X: "np.ndarray") -> "Iterator[Predictive]":
+    """The predictive distributions of blocks of consecutive rows: each row is propagated once."""
+    for start in range(0, len(X), ROWS_AT_ONCE):
+        yield model.predictive(X[start : start + ROWS_AT_ONCE])
 
 
 def warn_of_extra_columns(encoding: "TableEncoding", frame: "pd.DataFrame") -> None:

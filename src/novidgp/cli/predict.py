@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from novidgp.cli.console import err, report_errors
+from novidgp.cli.models import load_with_encoding, predictives, warn_of_extra_columns
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+    from novidgp.prediction.predictive import Predictive
 
 
 @report_errors()
@@ -30,7 +33,6 @@ def predict_command(
 
     import pandas as pd
 
-    from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
     from novidgp.tables.errors import TableError
     from novidgp.tables.read import check_writable_table, read_table, write_table
 
@@ -68,16 +70,16 @@ def parse_levels(text: str) -> list[float]:
 
 def predict_frame(model: Any, X: "np.ndarray", levels: list[float]) -> "pd.DataFrame":
     """One row of predictions per row of `X`."""
+    import numpy as np
     import pandas as pd
 
-    if hasattr(model, "classes_"):
-        probabilities = model.predict_proba(X)
-        columns: dict[str, Any] = {"prediction": model.classes_[probabilities.argmax(axis=1)]}
-        columns |= {f"p({label})": probabilities[:, index] for index, label in enumerate(model.classes_)}
-        return pd.DataFrame(columns)
-    mean, std = model.predict(X, return_std=True)
-    columns = {"mean": mean, "std": std}
-    if levels:
-        values = model.predict_quantiles(X, levels)
-        columns |= {f"q{level:g}": values[:, index] for index, level in enumerate(levels)}
-    return pd.DataFrame(columns)
+    def columns(block: "Predictive") -> dict[str, Any]:
+        if hasattr(model, "classes_"):
+            chances = block.probabilities()
+            named = {f"p({label})": chances[:, index] for index, label in enumerate(model.classes_)}
+            return {"prediction": model.classes_[chances.argmax(axis=1)]} | named
+        quantiles = block.quantile(np.array(levels))[..., 0] if levels else np.empty((len(block), 0))
+        named = {f"q{level:g}": quantiles[:, index] for index, level in enumerate(levels)}
+        return {"mean": block.mean()[:, 0], "std": block.std()[:, 0]} | named
+
+    return pd.concat([pd.DataFrame(columns(block)) for block in predictives(model, X)], ignore_index=True)

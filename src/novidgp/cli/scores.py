@@ -1,16 +1,15 @@
-"""Scores of a fitted model on labelled rows, as the commands show them."""
+"""Scores of a fitted model on rows with known targets, and the table that shows them."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from novidgp.prediction import metrics
+from novidgp.cli.models import predictives
+from novidgp.prediction.scores import Scores, classification_scores, regression_scores
 from novidgp.tables.errors import TableError
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Scores = dict[str, float]
 
 _MEANING = {
     "rmse": ("RMSE", "root mean squared error, in the target's units"),
@@ -26,23 +25,11 @@ _MEANING = {
 }
 
 
-def regression_scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
-    """RMSE, NLL, coverage of central intervals and CRPS."""
-    bounds = [level for coverage in metrics.COVERAGES for level in metrics.interval_levels(coverage)]
-    quantiles = model.predict_quantiles(X, np.concatenate([bounds, metrics.quantile_levels()]))
-    scores = {
-        "rmse": metrics.rmse(y, model.predict(X)),
-        "nll": metrics.nll(model.log_density(X, y)),
-    }
-    for index, coverage in enumerate(metrics.COVERAGES):
-        lower, upper = quantiles[:, 2 * index], quantiles[:, 2 * index + 1]
-        scores[f"coverage_{100 * coverage:.0f}"] = metrics.interval_coverage(y, lower, upper)
-    scores["crps"] = metrics.crps_from_quantiles(y, quantiles[:, len(bounds) :])
-    return scores
-
-
-def classification_scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
-    """Accuracy, log loss, Brier score and calibration error."""
+def scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
+    """The scores that fit the model's task."""
+    blocks = predictives(model, X)
+    if not hasattr(model, "classes_"):
+        return regression_scores(blocks, y)
     classes = np.asarray(model.classes_)
     unseen = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
     if unseen:
@@ -50,16 +37,8 @@ def classification_scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
             f"the target holds {unseen[0]!r}, which the model never saw; its classes are "
             f"{', '.join(map(repr, classes.tolist()))}"
         )
-    labels = np.searchsorted(classes, y)
-    probabilities = model.predict_proba(X)
-    names = ("accuracy", "log_loss", "brier", "ece")
-    return {name: getattr(metrics, name)(labels, probabilities) for name in names}
-
-
-def scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
-    """The scores that fit the model's task."""
-    score = classification_scores if hasattr(model, "classes_") else regression_scores
-    return score(model, X, y)
+    probabilities = np.concatenate([block.probabilities() for block in blocks])
+    return classification_scores(np.searchsorted(classes, y), probabilities)
 
 
 def score_table(values: Scores, title: str) -> "Table":

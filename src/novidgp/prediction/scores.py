@@ -1,10 +1,10 @@
 """The sets of scores by which predictions are judged, in the commands, the demo and the benchmarks alike.
 
 Everything here is NumPy. A predictive distribution is asked for each quantity once, so that a model is
-evaluated in one pass.
+evaluated in one pass; it may come in blocks of rows, so that memory is bounded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,13 +56,25 @@ class Gaussian:
 
 
 def regression_scores(
-    predictive: Distribution, y: np.ndarray, *, coverages: Sequence[float] = metrics.COVERAGES
+    blocks: Iterable[Distribution], y: np.ndarray, *, coverages: Sequence[float] = metrics.COVERAGES
 ) -> Scores:
-    """RMSE, NLL, coverage of central intervals (`coverage_90`) and CRPS for targets `(n,)` or `(n, t)`."""
+    """RMSE, NLL, coverage of central intervals (`coverage_90`) and CRPS for targets `(n,)` or `(n, t)`.
+
+    `blocks` are the predictive distributions of consecutive rows.
+    """
     y = np.asarray(y, float).reshape(len(y), -1)
     bounds = interval_bounds(coverages)
-    quantiles = predictive.quantile(np.concatenate([bounds, metrics.quantile_levels()]))
-    scores = point_scores(y, predictive.mean(), predictive.log_prob(y))
+    levels = np.concatenate([bounds, metrics.quantile_levels()])
+    means, densities, quantiles = [], [], []
+    start = 0
+    for block in blocks:
+        means.append(block.mean())
+        stop = start + len(means[-1])
+        densities.append(block.log_prob(y[start:stop]))
+        quantiles.append(block.quantile(levels))
+        start = stop
+    quantiles = np.concatenate(quantiles)
+    scores = point_scores(y, np.concatenate(means), np.concatenate(densities))
     shares = interval_shares(y, quantiles[:, : len(bounds)])
     for coverage, share in zip(coverages, shares, strict=True):
         scores[f"coverage_{100 * coverage:.0f}"] = share
