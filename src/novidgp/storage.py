@@ -89,11 +89,6 @@ def load(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]
     return arrays, header["metadata"]
 
 
-def load_metadata(path: str | os.PathLike) -> dict[str, Any]:
-    """The metadata alone, without reading (or checking) the arrays."""
-    return _read_header(_existing(path))["metadata"]
-
-
 def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """The leaves of a pytree, named by their paths: `prefix.layers[0].inducing`."""
     import jax
@@ -222,7 +217,6 @@ __all__ = [
     "arrays_to_tree",
     "atomic_write",
     "load",
-    "load_metadata",
     "save",
     "tree_to_arrays",
 ]

@@ -16,7 +16,7 @@ import pytest
 from novidgp.inference import Fitted, Inference, make_inference
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
-from novidgp.storage import ModelFileError, load_metadata, save
+from novidgp.storage import ModelFileError, load, save
 from novidgp.training import loop as train_module
 from novidgp.training.loop import train
 from novidgp.training.progress import describe, progress_bar
@@ -201,7 +201,7 @@ def test_a_run_of_a_process_that_died_is_resumed_by_another(tmp_path):
     path = tmp_path / "run"
     dead = subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__), str(path)], check=False)
     assert dead.returncode == 9
-    assert load_metadata(path)["step"] == 20
+    assert load(path)[1]["step"] == 20
     assert_same(fit(batch_size=8, checkpoint=path, resume=True).state, fit(batch_size=8).state)
 
 
@@ -233,7 +233,7 @@ def test_a_run_killed_after_a_checkpoint_resumes_and_recoveries_are_repeated(tmp
     assert len(whole.notes) == 1
     with pytest.raises(KilledError):
         fit(**options, checkpoint=path, checkpoint_every=20, callbacks=[kill])
-    assert load_metadata(path)["step"] == 20
+    assert load(path)[1]["step"] == 20
     rest = fit(**options, checkpoint=path, resume=True)
     assert_same(rest.state, whole.state)
     assert rest.notes == whole.notes
@@ -421,7 +421,7 @@ def test_an_interrupt_in_a_callback_keeps_the_model_and_can_be_resumed(tmp_path)
     assert (result.status, result.steps) == ("interrupted", 20)
     assert float(result.fitted.model) == 20.0
     assert "interrupted after step 20" in result.notes
-    assert load_metadata(path)["step"] == 20
+    assert load(path)[1]["step"] == 20
     rest = fit(**options, resume=True)
     assert (rest.status, rest.steps) == ("finished", 40)
     assert float(rest.state["w"]) == 40.0

@@ -16,7 +16,7 @@ def nll(log_density: np.ndarray) -> float:
 
 
 def interval_levels(coverage: float) -> tuple[float, float]:
-    """Quantile levels of the central interval that should hold `coverage` of the targets."""
+    """Quantile levels of the central interval that should contain the share `coverage` of the targets."""
     return 0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)
 
 
@@ -45,15 +45,6 @@ def crps_from_quantiles(y: np.ndarray, quantiles: np.ndarray) -> float:
     error = quantiles - np.asarray(y, float)[:, None]
     loss = 2.0 * np.where(error > 0, 1.0 - levels, -levels) * error
     return float(np.nanmean(loss))
-
-
-def crps_from_samples(y: np.ndarray, samples: np.ndarray) -> float:
-    """`E|Y - y| - E|Y - Y'| / 2` over draws `(n, s)` (unbiased in the second term), averaged over rows."""
-    samples = np.sort(np.asarray(samples, float), axis=1)
-    count = samples.shape[1]
-    weights = (2.0 * np.arange(count) - count + 1.0) / (count * (count - 1.0))
-    spread = samples @ weights
-    return float(np.nanmean(np.mean(np.abs(samples - np.asarray(y, float)[:, None]), axis=1) - spread))
 
 
 def accuracy(labels: np.ndarray, probabilities: np.ndarray) -> float:
