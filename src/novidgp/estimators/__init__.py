@@ -1,7 +1,30 @@
 """scikit-learn estimators."""
 
+from pathlib import Path
+
+from novidgp import storage
 from novidgp.estimators.classifier import DGPClassifier
 from novidgp.estimators.regressor import DGPRegressor
-from novidgp.estimators.saving import load_model
+from novidgp.estimators.saving import restore_estimator
+
+_ESTIMATORS = {"DGPRegressor": DGPRegressor, "DGPClassifier": DGPClassifier}
+
+
+def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
+    """The estimator that `save` wrote to `path`. It predicts exactly as it did, and no code from the file runs."""
+    arrays, metadata = storage.load(path)
+    if metadata.get("estimator") not in _ESTIMATORS:
+        raise storage.ModelFileError(
+            f"{path} holds no model (a checkpoint, perhaps). Give a file written by save()."
+        )
+    try:
+        return restore_estimator(_ESTIMATORS, arrays, metadata)
+    except storage.ModelFileError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise storage.ModelFileError(
+            f"{path} was written by another version of novidgp and cannot be read by this one ({error!r})."
+        ) from error
+
 
 __all__ = ["DGPClassifier", "DGPRegressor", "load_model"]

@@ -1,10 +1,9 @@
-"""What the two estimators share: parameters, training, blocks of predictions, and model files."""
+"""What the two estimators share: parameters, training and predictions."""
 
 import abc
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,52 +13,38 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from novidgp import storage as persist
+from novidgp.checks import check_choice, check_flag, check_fraction, check_integer
 from novidgp.estimators.checks import (
     DTYPES,
     MEANS,
     SHARINGS,
-    check_choice,
     check_features,
-    check_flag,
-    check_fraction,
-    check_inference,
-    check_integer,
     check_kernel,
     check_latent,
+    check_likelihood,
     explain_text,
 )
-from novidgp.inference import LATENT_METHODS, METHODS, Fitted, make_inference, presets
-from novidgp.inference.base import stacked
-from novidgp.model.build import ModelConfig, build_model
-from novidgp.model.dgp import DGP, Batch
-from novidgp.numerics.scaling import Standardiser, hold_out, identity, pad_rows, standardiser
-from novidgp.prediction.predictive import Predictive, predictives
-from novidgp.training.loop import train
+from novidgp.estimators.saving import save_estimator
+from novidgp.inference import METHODS, Method, Starts, make_method
+from novidgp.model.build import LARGEST_SEED, ModelConfig, starting_models
+from novidgp.model.dgp import Batch
+from novidgp.numerics.compilation import precision, use_compilation_cache
+from novidgp.numerics.scaling import identity, standardiser
+from novidgp.posteriors.fitted import Fitted
+from novidgp.prediction.predictive import Predictive, predict
+from novidgp.training.batches import hold_out, pad_rows
+from novidgp.training.loop import Callback, FitResult, fit
 
-LARGEST_SEED = 2**31 - 1
-
-
-def precision(dtype: str):
-    """JAX's precision for this thread and this block only: no global switch."""
-    return jax.enable_x64(dtype == "float64")
-
-
-def starting_models(config: ModelConfig, inputs: np.ndarray, *, seed: int, starts: int) -> DGP:
-    """The model to start from, or several of them on a leading axis: the first is the same in any case."""
-    others = np.random.default_rng([seed, 3]).integers(LARGEST_SEED, size=starts - 1)
-    models = [build_model(config, inputs, seed=int(number)) for number in (seed, *others)]
-    return models[0] if starts == 1 else stacked(models)
+_ROWS_AT_ONCE = 8_192
+"""Rows whose moments are held in memory together while predicting."""
 
 
 class DGPEstimator(BaseEstimator, abc.ABC):
-    """What the two estimators share: parameters, training, blocks of predictions, files."""
-
-    _train_options: Mapping[str, Any] = {}
-    """More arguments of `train`: the benchmarks watch a fit through `callbacks` and `chunk`."""
+    """What the two estimators share: parameters, training and predictions."""
 
     def __init__(
         self,
+        *,
         inference="novi",
         preset="default",
         num_layers=2,
@@ -83,6 +68,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         random_state=None,
         verbose=None,
         checkpoint=None,
+        diagnose=False,
     ):
         self.inference = inference
         self.preset = preset
@@ -107,9 +93,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.diagnose = diagnose
 
     @abc.abstractmethod
-    def fit(self, X, y):
+    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
         """Fit the model to rows `X` and targets `y`."""
 
     def save(self, path, extra: dict[str, Any] | None = None) -> None:
@@ -118,79 +105,21 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         `extra` is any JSON-able dict to keep with it; `load_model` gives it back as `extra_`.
         """
         check_is_fitted(self)
-        params = self.get_params(deep=False) | {"checkpoint": None}
-        if not isinstance(self.random_state, Integral | None):
-            params["random_state"] = None
-        classes = getattr(self, "classes_", None)
-        names = getattr(self, "feature_names_in_", None)
-        metadata = {
-            "estimator": type(self).__name__,
-            "params": _plain(params),
-            "config": self.config_._asdict(),
-            "method": _plain(self._method),
-            "seed": self.seed_,
-            "n_iter": self.n_iter_,
-            "fit_status": self.fit_status_,
-            "fit_notes": list(self.fit_notes_),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else names.tolist(),
-            "classes": None if classes is None else {"dtype": classes.dtype.str, "values": classes.tolist()},
-            "target_ndim": self.target_ndim_,
-            "extra": getattr(self, "extra_", None) if extra is None else extra,
-        }
-        arrays = persist.tree_to_arrays(self._fitted(), "fitted")
-        arrays |= persist.tree_to_arrays(self.input_scaling_, "inputs")
-        arrays |= persist.tree_to_arrays(self.target_scaling_, "targets")
-        arrays |= {f"history/{name}": np.asarray(values) for name, values in self.history_.items()}
-        persist.save(path, arrays, metadata)
+        save_estimator(self, path, extra)
 
-    def _restore(self, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Self:
-        """Become the fitted estimator that `save` wrote. Needs no data, only the shape of the model."""
-        config = ModelConfig(**metadata["config"])
-        method = metadata["method"]
-        name, num_data, steps = method["name"], method["num_data"], method["steps"]
-        starts = method.get("starts", 1)
-        options = check_inference(name, method["options"], METHODS)
-        width = metadata["n_features_in"]
+    def predictive(self, X) -> Predictive:
+        """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one propagation.
 
-        def start() -> Fitted:
-            model = starting_models(config, np.zeros((1, width)), seed=0, starts=starts)
-            inference = make_inference(name, num_data, steps, starts=starts, **options)
-            batch = Batch(*(jnp.zeros((1, columns), config.dtype) for columns in (width, config.num_targets)))
-            return inference.fitted(inference.init(model, batch, key=jax.random.key(0)))
+        It holds all rows' moments: 8 bytes a row and path for one target in single precision.
+        """
+        check_is_fitted(self)
+        check_integer("num_predict_samples", self.num_predict_samples)
+        return self._predict(self._check_inputs(X, reset=False))
 
-        with precision(config.dtype):
-            fitted = persist.arrays_to_tree(jax.eval_shape(start), arrays, "fitted")
-        self.model_, self.posterior_, self.others_ = jax.tree.map(np.asarray, fitted)
-        self.config_ = config
-        self._method = method | {"options": options}
-        self.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
-        self.target_scaling_ = Standardiser(arrays["targets.shift"], arrays["targets.scale"])
-        self.history_ = {
-            key.removeprefix("history/"): values
-            for key, values in arrays.items()
-            if key.startswith("history/")
-        }
-        self.n_features_in_ = width
-        self.seed_ = metadata["seed"]
-        self.n_iter_ = metadata["n_iter"]
-        self.fit_status_ = metadata["fit_status"]
-        self.fit_notes_ = tuple(metadata["fit_notes"])
-        self.target_ndim_ = metadata["target_ndim"]
-        self.extra_ = metadata["extra"]
-        if metadata["feature_names_in"] is not None:
-            self.feature_names_in_ = np.array(metadata["feature_names_in"], object)
-        if metadata["classes"] is not None:
-            self.classes_ = np.array(metadata["classes"]["values"], np.dtype(metadata["classes"]["dtype"]))
-        return self
-
-    def _check_parameters(self, likelihoods: tuple[str, ...]) -> dict[str, Any]:
-        """Refuse bad parameters; the options of the inference method."""
-        options = check_inference(self.inference, self.inference_options, METHODS)
-        known_presets = presets(self.inference)
-        check_choice("preset", self.preset, known_presets)
-        options = known_presets[self.preset] | options
-        check_choice("likelihood", self.likelihood, likelihoods)
+    def _check_parameters(self, task: str) -> Method:
+        """Refuse bad parameters; the inference method."""
+        method = make_method(self.inference, self.inference_options, preset=self.preset)
+        check_likelihood(self.likelihood, task)
         check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
         check_choice("mean", self.mean, MEANS)
         check_choice("dtype", self.dtype, DTYPES)
@@ -202,9 +131,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             check_integer(name, getattr(self, name), optional=True)
         check_fraction("validation_fraction", self.validation_fraction)
         check_flag("whiten", self.whiten)
+        check_flag("diagnose", self.diagnose)
         check_latent("latent_dim", self.latent_dim)
         check_features(self.features)
-        return options
+        return method
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         try:
@@ -226,21 +156,33 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             whiten=bool(self.whiten),
             num_targets=num_targets,
             num_classes=num_classes,
-            latent_dim=self._latent_dim(),
+            latent_dim=self._local_dim(),
             features=check_features(self.features),
             dtype=self.dtype,
         )
 
-    def _latent_dim(self) -> int:
-        """`auto` is one latent variable for the methods that propose one, and none for the others."""
-        return int(self.inference in LATENT_METHODS if self.latent_dim == "auto" else self.latent_dim)
+    def _local_dim(self) -> int:
+        """`auto` is one local variable for the methods that propose one, and none for the others."""
+        auto = self.latent_dim == "auto"
+        return int(METHODS[self.inference].uses_local_variable if auto else self.latent_dim)
 
-    def _train(self, X, y, options: dict[str, Any], config: ModelConfig, *, scale_targets: bool) -> None:
+    def _train(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        method: Method,
+        config: ModelConfig,
+        *,
+        scale_targets: bool,
+        callbacks: Iterable[Callback],
+        chunk: int,
+    ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)`."""
+        use_compilation_cache()
         seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
         held_out = None
         if self.validation_fraction is not None:
-            kept, held = hold_out(len(X), float(self.validation_fraction), seed)
+            kept, held = hold_out(len(X), float(self.validation_fraction), np.random.default_rng([seed, 2]))
             X, y, held_out = X[kept], y[kept], (X[held], y[held])
         if config.num_inducing > len(X):
             warnings.warn(
@@ -251,34 +193,35 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             config = config._replace(num_inducing=len(X))
         inputs = standardiser(X)
         targets = standardiser(y) if scale_targets else identity(y.shape[1])
-        rows = pad_rows(X, y) if len(X) <= self.batch_size else (X, y)
-        num_data, steps, starts = len(rows[0]), int(self.max_steps), int(self.starts)
+        scaled = inputs.inputs(X), targets.targets(y)
+        full_batch = len(X) <= self.batch_size
+        rows = pad_rows(*scaled) if full_batch else scaled
+        steps, starts = int(self.max_steps), int(self.starts)
 
         def batch(X, y):
-            return Batch(
-                jnp.asarray(inputs.inputs(X), config.dtype), jnp.asarray(targets.targets(y), config.dtype)
-            )
-
-        def make(step_scale: float):
-            return make_inference(
-                self.inference, num_data, steps, starts=starts, step_scale=step_scale, **options
-            )
+            return Batch(jnp.asarray(X, config.dtype), jnp.asarray(y, config.dtype))
 
         with precision(config.dtype):
-            result = train(
-                make,
-                starting_models(config, inputs.inputs(X), seed=seed, starts=starts),
+            validation = None
+            if held_out is not None:
+                validation = batch(inputs.inputs(held_out[0]), targets.targets(held_out[1]))
+            result = fit(
+                starting_models(config, scaled[0], seed=seed, starts=starts),
+                method if starts == 1 else Starts(method),
                 batch(*rows),
                 steps=steps,
-                batch_size=num_data if len(X) <= self.batch_size else int(self.batch_size),
-                seed=seed,
-                validation=None if held_out is None else batch(*held_out),
-                patience=None if held_out is None else self.patience,
-                plateau=self.patience if held_out is None else None,
+                key=jax.random.key(seed),
+                batch_size=None if full_batch else int(self.batch_size),
+                num_data=len(rows[0]),
+                validation=validation,
+                patience=None if validation is None else self.patience,
+                plateau=self.patience if validation is None else None,
+                callbacks=callbacks,
+                diagnose=bool(self.diagnose),
                 checkpoint=self.checkpoint,
                 resume=self.checkpoint is not None,
                 progress=self.verbose,
-                **self._train_options,
+                chunk=chunk,
             )
         if result.status == "diverged":
             warnings.warn(
@@ -287,55 +230,46 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.model_, self.posterior_, self.others_ = jax.tree.map(np.asarray, result.fitted)
+        self.input_scaling_, self.target_scaling_ = inputs, targets
         self.config_ = config
-        self._method = {
-            "name": self.inference,
-            "num_data": num_data,
-            "steps": steps,
-            "starts": starts,
-            "options": options,
-        }
-        self.input_scaling_ = inputs
-        self.target_scaling_ = targets
-        self.history_ = result.history
+        self.method_ = method
+        self.num_data_ = len(rows[0])
         self.seed_ = seed
+        self._keep(result)
+
+    def _keep(self, result: FitResult) -> None:
+        self.model_, self.posterior_, self.ensemble_ = jax.tree.map(np.asarray, result.fitted)
+        self.history_ = result.history
         self.n_iter_ = int(result.steps)
         self.fit_status_ = result.status
         self.fit_notes_ = tuple(result.notes)
 
     def _fitted(self) -> Fitted:
-        return Fitted(self.model_, self.posterior_, self.others_)
+        return Fitted(self.model_, self.posterior_, self.ensemble_)
 
-    def _blocks(self, X) -> Iterator[tuple[slice, Predictive]]:
-        """Predictives of checked inputs, block by block. To be consumed within `precision`."""
-        return predictives(
-            self._fitted(),
-            X,
-            (self.input_scaling_, self.target_scaling_),
-            int(self.num_predict_samples),
-            key=jax.random.key(self.seed_),
-        )
+    def _predict(self, X: np.ndarray) -> Predictive:
+        """The predictive distribution of checked rows."""
+        use_compilation_cache()
+        with precision(self.config_.dtype):
+            return predict(
+                self._fitted(),
+                X,
+                num_paths=int(self.num_predict_samples),
+                key=jax.random.key(self.seed_),
+                inputs=self.input_scaling_,
+                targets=self.target_scaling_,
+            )
 
     def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:
-        """Each function of a block's predictive and of its rows, over all rows of raw `X`."""
+        """Each function of a predictive and of the rows it is for, over all rows of raw `X`, in bounded memory."""
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
         X = self._check_inputs(X, reset=False)
         parts: list[list[np.ndarray]] = [[] for _ in functions]
-        with precision(self.config_.dtype):
-            for rows, predictive in self._blocks(X):
+        for start in range(0, len(X), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            predictive = self._predict(X[rows])
+            with precision(self.config_.dtype):
                 for part, function in zip(parts, functions, strict=True):
-                    part.append(function(predictive, rows)[: rows.stop - rows.start])
+                    part.append(function(predictive, rows))
         return [np.concatenate(part) for part in parts]
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -1,12 +1,14 @@
 """Deep Gaussian process classification."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
 from novidgp.estimators.base import DGPEstimator
-from novidgp.estimators.checks import CLASSIFICATION_LIKELIHOODS
+from novidgp.training.loop import Callback
 
 
 class DGPClassifier(ClassifierMixin, DGPEstimator):
@@ -16,9 +18,9 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     or `auto`, which takes the first for two classes and the second for more. `classes_` are the labels.
     """
 
-    def fit(self, X, y):
-        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text."""
-        options = self._check_parameters(CLASSIFICATION_LIKELIHOODS)
+    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
+        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in `DGPRegressor.fit`."""
+        method = self._check_parameters("classification")
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -36,12 +38,13 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
             )
         self.target_ndim_ = 1
         config = self._config(likelihood, num_targets=1, num_classes=count)
-        self._train(X, labels.astype(np.float64)[:, None], options, config, scale_targets=False)
+        targets = labels.astype(np.float64)[:, None]
+        self._train(X, targets, method, config, scale_targets=False, callbacks=callbacks, chunk=chunk)
         return self
 
     def predict_proba(self, X):
         """Class probabilities `(n, classes)`, in the order of `classes_`."""
-        return self._collect(X, lambda block, _: block.probabilities())[0]
+        return self._collect(X, lambda predictive, _: predictive.probabilities())[0]
 
     def predict(self, X):
         """The most probable class of every row."""

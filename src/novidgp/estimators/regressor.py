@@ -1,8 +1,10 @@
-"""The user's face of the library: deep Gaussian processes as scikit-learn estimators.
+"""Deep Gaussian process regression as a scikit-learn estimator.
 
-`__init__` only stores; `fit` checks everything before anything is compiled, scales inputs and targets by the
+`__init__` only stores. `fit` checks everything before anything is compiled, scales inputs and targets by the
 training rows, trains, and keeps what prediction needs. Predictions are in the user's units.
 """
+
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -10,14 +12,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from novidgp.checks import check_integer
 from novidgp.estimators.base import LARGEST_SEED, DGPEstimator
-from novidgp.estimators.checks import (
-    REGRESSION_LIKELIHOODS,
-    check_integer,
-    check_quantiles,
-    check_regression_targets,
-    explain_text,
-)
+from novidgp.estimators.checks import check_quantiles, check_regression_targets, explain_text
+from novidgp.model.likelihoods import LIKELIHOODS
+from novidgp.numerics.compilation import precision
+from novidgp.training.loop import Callback
 
 
 class DGPRegressor(RegressorMixin, DGPEstimator):
@@ -59,9 +59,12 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     n_features_in_, feature_names_in_ : as in scikit-learn.
     """
 
-    def fit(self, X, y):
-        """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN."""
-        options = self._check_parameters(REGRESSION_LIKELIHOODS)
+    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
+        """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN.
+
+        Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
+        """
+        method = self._check_parameters("regression")
         X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim
@@ -69,17 +72,19 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
         check_regression_targets(y, likelihood)
         config = self._config(likelihood, num_targets=y.shape[1])
-        counts = likelihood == "poisson"
-        if counts:
-            config = config._replace(rate=max(float(np.nanmean(y)), 1e-3))
-        self._train(X, y, options, config, scale_targets=not counts)
+        scale_targets = LIKELIHOODS[likelihood].scales_targets
+        if not scale_targets:
+            config = config._replace(count_rate=max(float(np.nanmean(y)), 1e-3))
+        self._train(X, y, method, config, scale_targets=scale_targets, callbacks=callbacks, chunk=chunk)
         return self
 
     def predict(self, X, return_std=False):
         """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""
         if not return_std:
-            return self._shaped(self._collect(X, lambda block, _: block.mean())[0])
-        mean, std = self._collect(X, lambda block, _: block.mean(), lambda block, _: block.std())
+            return self._shaped(self._collect(X, lambda predictive, _: predictive.mean())[0])
+        mean, std = self._collect(
+            X, lambda predictive, _: predictive.mean(), lambda predictive, _: predictive.std()
+        )
         return self._shaped(mean), self._shaped(std)
 
     def predict_quantiles(self, X, q):
@@ -88,21 +93,17 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         A single number `q` gives `(n,)` or `(n, t)`.
         """
         levels = check_quantiles(q)
-        (values,) = self._collect(X, lambda block, _: block.quantile(levels.reshape(-1)))
+        (values,) = self._collect(X, lambda predictive, _: predictive.quantile(levels.reshape(-1)))
         values = values[:, 0] if levels.ndim == 0 else values
         return values if self.target_ndim_ == 2 else values[..., 0]
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
         check_integer("n_samples", n_samples)
-        seed = int(check_random_state(random_state).randint(LARGEST_SEED))
-        path_key, noise_key = jax.random.split(jax.random.key(seed))
-
-        def draw(block, rows):
-            key = jax.random.fold_in(noise_key, rows.start)
-            return np.moveaxis(block.sample(int(n_samples), path_key=path_key, key=key), 0, -1)
-
-        (draws,) = self._collect(X, draw)
+        key = jax.random.key(int(check_random_state(random_state).randint(LARGEST_SEED)))
+        predictive = self.predictive(X)
+        with precision(self.config_.dtype):
+            draws = np.moveaxis(predictive.sample(int(n_samples), key=key), 0, -1)
         return draws if self.target_ndim_ == 2 else draws[:, 0]
 
     def log_density(self, X, y):
@@ -115,7 +116,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
                 f"y has shape {y.shape}, but the model was fitted to {columns} target column(s)."
             )
         y = y.reshape(-1, columns)
-        return self._collect(X, lambda block, rows: block.log_prob(y[rows]))[0]
+        return self._collect(X, lambda predictive, rows: predictive.log_prob(y[rows]))[0]
 
     def _check_targets(self, X, y) -> np.ndarray:
         try:

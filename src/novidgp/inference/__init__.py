@@ -1,46 +1,73 @@
-"""Inference methods: one file each, all behind the same small contract (`base.Inference`)."""
+"""Inference methods: one file each, all behind the same small interface (`base.Method`, `base.Inference`)."""
 
-import functools
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
-from novidgp.inference.base import Fitted, Inference
-from novidgp.inference.dsvi import dsvi
-from novidgp.inference.ensembles import with_starts
-from novidgp.inference.ipvi import ipvi
-from novidgp.inference.iwvi import iwvi, iwvi_dreg
-from novidgp.inference.ml import ml
-from novidgp.inference.novi import PAPER, novi
-from novidgp.inference.sghmc import sghmc
+from novidgp.checks import check_choice
+from novidgp.inference.base import Inference, Method
+from novidgp.inference.dsvi import DSVI
+from novidgp.inference.ensembles import Starts, prepare, with_snapshots, with_starts
+from novidgp.inference.frozen import Frozen, with_frozen_model
+from novidgp.inference.ipvi import IPVI
+from novidgp.inference.iwvi import IWVI, IWVIDReG
+from novidgp.inference.ml import MaximumLikelihood
+from novidgp.inference.novi import NOVI, NOVIPaper
+from novidgp.inference.options import option_names
+from novidgp.inference.sghmc import SGHMC
+from novidgp.messages import unknown
+from novidgp.posteriors.fitted import Fitted
 
-METHODS: dict[str, Callable[..., Inference]] = {
-    "novi": novi,
-    "dsvi": dsvi,
-    "sghmc": sghmc,
-    "ipvi": ipvi,
-    "ml": ml,
-    "iwvi": iwvi,
-    "iwvi-dreg": iwvi_dreg,
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (NOVI, NOVIPaper, DSVI, SGHMC, IPVI, MaximumLikelihood, IWVI, IWVIDReG)
 }
+"""The methods by name. Add one of your own here, and the estimators and the command know it."""
 
-LATENT_METHODS = ("iwvi", "iwvi-dreg")
-"""Those that learn a proposal for a latent variable, and whose models have one unless told otherwise."""
-
-PRESETS: dict[str, dict[str, dict]] = {"novi": {"default": {}, "paper": PAPER}}
-
-
-def presets(name: str) -> dict[str, dict]:
-    """The named sets of options of a method; every method has at least `default`."""
-    return PRESETS.get(name, {"default": {}})
+PRESETS = {"default": {}, "paper": {"novi": "novi-paper"}}
+"""Other methods that a preset stands for: `preset="paper"` makes `novi` the published algorithm."""
 
 
-@functools.lru_cache(maxsize=64)
-def make_inference(name: str, num_data: int, steps: int, *, starts: int = 1, **options) -> Inference:
-    """The method called `name`, for models stacked on a leading axis if it has more than one of the `starts`.
+def make_method(name: str, options: Mapping[str, Any] | None = None, *, preset: str = "default") -> Method:
+    """The method called `name`, with some of its options. Errors name the option and the nearest known one."""
+    check_choice("inference", name, METHODS)
+    known = ("default", *(preset for preset in PRESETS if name in PRESETS[preset]))
+    check_choice("preset", preset, known)
+    method = METHODS[PRESETS[preset].get(name, name)]
+    options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            f"inference_options must be a dict of options for inference={name!r}, got {options!r}."
+        )
+    names = option_names(method)
+    for option in options:
+        if option not in names:
+            raise ValueError(
+                unknown("inference_options key", option, names) + f" (options of inference={method.name!r})"
+            )
+    try:
+        return method(**options)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"inference_options of {method.name!r}: {error}") from None
 
-    Equal arguments give the same object, so that its compiled step is reused.
-    """
-    method = METHODS[name](num_data, steps, **options)
-    return method if starts == 1 else with_starts(method)
 
-
-__all__ = ["LATENT_METHODS", "METHODS", "Fitted", "Inference", "make_inference", "presets"]
+__all__ = [
+    "DSVI",
+    "IPVI",
+    "IWVI",
+    "METHODS",
+    "NOVI",
+    "PRESETS",
+    "SGHMC",
+    "Fitted",
+    "Frozen",
+    "IWVIDReG",
+    "Inference",
+    "MaximumLikelihood",
+    "Method",
+    "NOVIPaper",
+    "Starts",
+    "make_method",
+    "prepare",
+    "with_frozen_model",
+    "with_snapshots",
+    "with_starts",
+]

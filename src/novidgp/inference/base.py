@@ -1,91 +1,103 @@
-"""The contract between a method and the rest of the house.
+"""The interface of an inference method.
 
-A method is three pure functions. `init` makes a state, `step` advances it on one minibatch, `fitted` reads
-the model and the posterior out of it. States are pytrees of arrays, so that scanning, checkpoints, seeds in
-parallel and tests need nothing more.
+A method is a frozen dataclass of options (`Method`). For a given number of rows and steps it makes an
+`Inference`: pure functions that start a state, advance it on one minibatch, and read the fitted model out of it.
+States are pytrees of arrays, so scanning, checkpoints, several starts and tests need nothing more.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import abc
+import dataclasses
+from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 import jax
-import jax.numpy as jnp
-import optax
+from jaxtyping import PRNGKeyArray
 
+from novidgp.inference.options import check_options
 from novidgp.model.dgp import DGP, Batch
-from novidgp.posteriors.base import Posterior
+from novidgp.posteriors.fitted import Fitted
 
 State = Any
+"""A pytree of arrays whose structure, shapes and types do not change from step to step."""
 Info = dict[str, jax.Array]
+"""Scalars by name."""
 
 
-class Fitted(NamedTuple):
-    """What prediction needs, and all that is saved: the model and a posterior over its inducing outputs.
+class InitFn(Protocol):
+    """Starts a run."""
 
-    Where a method keeps snapshots or has several starts, predictions are a mixture, with equal weights.
-    """
-
-    model: DGP
-    posterior: Posterior
-    others: "Fitted | None" = None
-    """The other members of the mixture, on a leading axis."""
-
-    def members(self) -> "Fitted":
-        """All models of the mixture on a leading axis, the last one last."""
-        last = stacked([self._replace(others=None)])
-        return last if self.others is None else jax.tree.map(lambda *a: jnp.concatenate(a), self.others, last)
+    def __call__(self, model: DGP, batch: Batch, *, key: PRNGKeyArray) -> State:
+        """The first state. `batch` is the training set, or rows of the same shape and type."""
+        ...
 
 
-def stacked(trees: Sequence[Any]) -> Any:
-    """Equal pytrees as one, on a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+class StepFn(Protocol):
+    """Advances a run."""
+
+    def __call__(self, state: State, batch: Batch, *, key: PRNGKeyArray) -> tuple[State, Info]:
+        """The next state, and scalars about the step: at least `loss`, which is per row."""
+        ...
+
+
+class FittedFn(Protocol):
+    """Reads a run."""
+
+    def __call__(self, state: State) -> Fitted:
+        """The model and the posterior of a state."""
+        ...
+
+
+class DiagnoseFn(Protocol):
+    """Measures a run."""
+
+    def __call__(self, state: State, batch: Batch, *, key: PRNGKeyArray) -> Info:
+        """Scalars that are too expensive for every step; the trainer asks for them between chunks."""
+        ...
 
 
 class Inference(NamedTuple):
-    """A method for inferring a DGP's posterior and hyper-parameters.
+    """A method at work: what the trainer calls."""
 
-    `init(model, batch, *, key) -> state`; `step(state, batch, *, key) -> (state, info)`, where `info` maps
-    names to scalars and holds at least `"loss"`; `fitted(state) -> Fitted`.
+    init: InitFn
+    step: StepFn
+    fitted: FittedFn
+    diagnose: DiagnoseFn | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Method(abc.ABC):
+    """The options of an inference method, checked when they are made.
+
+    Equal options are equal methods, so compiled programs are shared by value. A subclass is a frozen dataclass
+    with one field per option and an `algorithm`.
     """
 
-    init: Callable[..., State]
-    step: Callable[..., tuple[State, Info]]
-    fitted: Callable[[State], Fitted]
+    name: ClassVar[str]
+    """What the estimators and the command call the method."""
+    uses_local_variable: ClassVar[bool] = False
+    """Whether the method learns a proposal for a local variable, so that models have one by default."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @abc.abstractmethod
+    def algorithm(self, num_data: int, steps: int, *, step_scale: float = 1.0) -> Inference:
+        """The method for a training set of `num_data` rows, with learning-rate schedules over `steps`.
+
+        `step_scale` multiplies the learning rates: the trainer lowers it after a divergence.
+        """
+
+    def keeps_snapshots(self, num_data: int) -> bool:
+        """Whether models kept during training take part in predictions."""
+        return False
 
 
-def adam(learning_rate: float, steps: int) -> Any:
-    """Adam with a flat start and a cosine end: the schedule of every method here.
+@final
+@dataclasses.dataclass(frozen=True)
+class Prepared(Method):
+    """An `Inference` that was made elsewhere. Its learning rates stay as they are after a divergence."""
 
-    An optax transformation; not typed as one, because optax's type of parameters knows no modules.
-    """
-    hold = steps // 4
-    schedule = optax.join_schedules(
-        [
-            optax.constant_schedule(learning_rate),
-            optax.cosine_decay_schedule(learning_rate, max(steps - hold, 1)),
-        ],
-        [hold],
-    )
-    return optax.adam(schedule, b1=0.9, b2=0.99)
+    name: ClassVar[str] = "prepared"
+    functions: Inference
 
-
-def by_part(**optimisers: Any) -> Any:
-    """An optimiser for each part of a module, by the name of its field."""
-    transforms: Any = optimisers
-    return optax.multi_transform(
-        transforms, lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: path[0].name, tree)
-    )
-
-
-def descend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
-    """One step downhill: `(params, opt_state)`."""
-    updates, opt_state = optimiser.update(gradient, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
-
-
-def ascend(optimiser: Any, gradient, opt_state, params) -> tuple[Any, Any]:
-    """One step uphill: `(params, opt_state)`."""
-    return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
-
-
-__all__ = ["Batch", "Fitted", "Inference", "Info", "State", "adam", "ascend", "by_part", "descend", "stacked"]
+    def algorithm(self, num_data, steps, *, step_scale=1.0):
+        return self.functions

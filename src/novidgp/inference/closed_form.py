@@ -5,17 +5,17 @@ inducing outputs, and the best Gaussian for them, whatever the hidden layers do,
 
     precision = I + sum_n E[a_n a_n^T] / sigma^2,   mean = precision^-1 sum_n E[a_n (y_n - o_n)] / sigma^2,
 
-with `a_n` the rows of `A(h)` and `o_n` what displaced draws add: GEMMs with numbers the step has. Solving
-for them in every step takes parameters out of the optimiser's hands, so that the hyper-parameters see the
-collapsed bound: what takes Adam thousands of steps is done in hundreds. On minibatches the sums are running
-averages, which makes each step a natural-gradient step.
+with `a_n` the rows of `A(h)` and `o_n` what displaced draws add: matrix products of numbers that the step has
+anyway. With these parameters solved for in every step, the hyper-parameters follow the collapsed bound: what takes
+Adam thousands of steps is done in hundreds. On minibatches the sums are running averages, which makes each step a
+natural-gradient step.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from novidgp.model.dgp import DGP, Batch, row_weight
 from novidgp.model.layers import GPLayer
@@ -23,31 +23,32 @@ from novidgp.model.likelihoods import GaussianNoise
 from novidgp.numerics.linalg import add_jitter, inverse_cholesky
 
 
-class Sums(NamedTuple):
-    """Running averages of the two sums."""
+class Statistics(NamedTuple):
+    """Running averages of the two sums, and the number of batches in them."""
 
     precision: Float[Array, "p m m"]
     linear: Float[Array, "p m"]
+    batches: Int[Array, ""]
 
 
-def is_conjugate(model: DGP) -> bool:
-    """Whether the last layer of `model` has a closed form: Gaussian noise, whitened coordinates."""
+def has_closed_form(model: DGP) -> bool:
+    """Whether the last layer of `model` can be solved for: Gaussian noise and whitened coordinates."""
     return model.whitened and isinstance(model.likelihood, GaussianNoise)
 
 
-def empty(model: DGP) -> Sums:
-    """No data seen: the prior."""
+def no_statistics(model: DGP) -> Statistics:
+    """The statistics before any data: those of the prior."""
     m, p = model.inducing_shapes()[-1]
-    dtype = model.layers[-1].inducing.dtype
-    return Sums(jnp.zeros((p, m, m), dtype), jnp.zeros((p, m), dtype))
+    dtype = model.dtype
+    return Statistics(jnp.zeros((p, m, m), dtype), jnp.zeros((p, m), dtype), jnp.zeros((), jnp.int32))
 
 
-def factor(precision: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
+def cholesky_of_inverse(precision: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
     """The Cholesky factor of `(I + precision)^-1`.
 
-    The inverse factor of a matrix with its rows and columns in reverse order is, turned round again, an upper
-    triangle's transpose: no second factorisation. The matrix is scaled to a unit diagonal first, because data
-    with little noise make its entries millions, and float32 then needs a little jitter.
+    Flip, take the inverse Cholesky factor, flip back, transpose: the Cholesky factor of the inverse, from one
+    factorisation. The matrix is scaled to a unit diagonal first, because data with little noise make its entries
+    as large as millions, and float32 then needs a little jitter.
     """
     eye = jnp.eye(precision.shape[-1], dtype=precision.dtype)
     flipped = (precision + eye)[:, ::-1, ::-1]
@@ -57,20 +58,24 @@ def factor(precision: Float[Array, "p m m"]) -> Float[Array, "p m m"]:
     return jnp.swapaxes(root * scale[:, None, :], -1, -2)[:, ::-1, ::-1]
 
 
-def best_response(
+def closed_form_gaussian(
     model: DGP,
-    sums: Sums,
+    statistics: Statistics,
     h: Float[Array, "*k n d"],
     shift: Float[Array, "k m p"],
     batch: Batch,
     num_data: int,
-    rate: float | Float[Array, ""],
-) -> tuple[Sums, Float[Array, "m p"], Float[Array, "p m m"]]:
-    """The sums with this batch in them, and the mean and scale `C` of the best Gaussian.
+    rate: float,
+) -> tuple[Statistics, Float[Array, "m p"], Float[Array, "p m m"]]:
+    """The statistics with this batch in them, and the mean and scale `C` of the best Gaussian.
 
-    `rate` is the batch's weight in the averages. `shift` displaces the draws by `C shift_k`: the mean allows
-    for it. No gradient passes.
+    A minibatch enters the averages with the weight `rate`, and the first batches with equal weights until then;
+    a full batch replaces them. `shift` displaces the draws by `C shift_k`, which the mean allows for. No gradient
+    passes.
     """
+    weight_of_batch = 1.0
+    if batch.x.shape[0] < num_data:
+        weight_of_batch = jnp.maximum(rate, 1.0 / (statistics.batches + 1.0))
     model, h, shift = jax.lax.stop_gradient((model, h, shift))
     layer, likelihood = model.layers[-1], model.likelihood
     assert isinstance(likelihood, GaussianNoise)
@@ -80,7 +85,7 @@ def best_response(
     weight = row_weight(num_data, len(batch.y)) / paths * observed / likelihood.variance
 
     def average(old, new):
-        return old + rate * (new - old)
+        return old + weight_of_batch * (new - old)
 
     def per_output(function, *arrays):
         """`function` over outputs; a kernel that they share is not copied."""
@@ -92,8 +97,8 @@ def best_response(
     def gram(a, w):
         return (a * jnp.tile(w, paths)[:, None]).T @ a
 
-    precision = average(sums.precision, per_output(gram, weight.T))
-    scale = factor(precision)
+    precision = average(statistics.precision, per_output(gram, weight.T))
+    scale = cholesky_of_inverse(precision)
     displaced = jnp.einsum("pij,kjp->kip", scale, shift)
     offset = displaced if paths > 1 else jnp.mean(displaced, axis=0, keepdims=True)
     target = jnp.where(observed > 0, batch.y, 0.0)
@@ -103,10 +108,10 @@ def best_response(
         residual = w * (y - jnp.einsum("knm,km->kn", rows, v))
         return jnp.einsum("knm,kn->m", rows, residual)
 
-    linear = average(sums.linear, per_output(project, weight.T, target.T, jnp.moveaxis(offset, -1, 0)))
+    linear = average(statistics.linear, per_output(project, weight.T, target.T, jnp.moveaxis(offset, -1, 0)))
     right = linear - jnp.mean(displaced, axis=0).T
     mean = jnp.einsum("pij,pkj,pk->ip", scale, scale, right)
-    return Sums(precision, linear), mean, scale
+    return Statistics(precision, linear, statistics.batches + 1), mean, scale
 
 
 def _scaled_basis(layer: GPLayer, h: Float[Array, "*k n d"]) -> Float[Array, "q kn m"]:

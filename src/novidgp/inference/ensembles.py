@@ -1,88 +1,137 @@
-"""Snapshots: a method that predicts with where it has been as well as with where it is.
+"""Mixtures of several models: snapshots kept during training, and several starts.
 
-Every method here estimates the hyper-parameters, and an estimate knows nothing of its error: on small data
-the bound goes on rising long after test densities have begun to fall. Models on the way fit almost as
-well and disagree where the data do not decide, so their mixture is a cheap stand-in for a posterior over
-hyper-parameters. It costs memory, and no step.
+The hyper-parameters are estimated, and an estimate knows nothing of its error: on small data the bound goes on
+rising long after test densities have begun to fall, and where the hyper-parameters settle depends on where they
+start. A mixture over snapshots or over starts is a simple stand-in for a posterior over hyper-parameters.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
-from novidgp.inference.base import Fitted, Inference, State, stacked
+from novidgp.inference.base import Inference, Method, State
+from novidgp.numerics.trees import stacked
+from novidgp.posteriors.fitted import Fitted
 
 SHARES = (0.4, 0.6, 0.8)
-"""When, as shares of the steps, a snapshot is taken; the end is the last member of the mixture."""
+"""When a snapshot is taken, as shares of the steps. The last model is the last member of the mixture."""
 SETTLED = 300
-"""The first step at which one may be: what has not settled yet would only blur."""
+"""No snapshot is taken before this step: those models have not converged."""
 
 
-class Trail(NamedTuple):
-    """A method's state, its snapshots on a leading axis (not taken yet: the start), and its steps so far."""
+class SnapshotState(NamedTuple):
+    """A method's state, its snapshots on a leading axis (the first model until they are taken), and its steps."""
 
     state: State
-    taken: Fitted
-    count: jax.Array
+    snapshots: Fitted
+    count: Int[Array, ""]
 
 
 def with_snapshots(inference: Inference, steps: int) -> Inference:
-    """`inference`, with its snapshots as further members of what it fits.
+    """`inference`, predicting with its snapshots as well. They cost memory and no time.
 
-    In place of a snapshot whose time has not come stands the current state: whenever a run ends, all members
-    are models to predict with.
+    Until a snapshot is taken the current model stands in its place, so that all members are models to predict
+    with whenever a run ends.
     """
     times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED).astype(np.int32)
 
-    def replaced(taken, where, fitted):
-        """The snapshots, but for those that `where` says the one that is fitted now."""
+    def replaced(snapshots, where, fitted):
+        """`snapshots`, with the entries selected by `where` replaced by `fitted`."""
         return jax.tree.map(
-            lambda old, new: jnp.where(jnp.expand_dims(where, range(1, old.ndim)), new, old), taken, fitted
+            lambda old, new: jnp.where(jnp.expand_dims(where, range(1, old.ndim)), new, old),
+            snapshots,
+            fitted,
         )
 
     def init(model, batch, *, key):
         state = inference.init(model, batch, key=key)
-        return Trail(state, stacked([inference.fitted(state)] * len(times)), jnp.zeros((), jnp.int32))
+        return SnapshotState(state, stacked([inference.fitted(state)] * len(times)), jnp.zeros((), jnp.int32))
 
-    def step(trail, batch, *, key):
-        state, info = inference.step(trail.state, batch, key=key)
-        due = trail.count + 1 == times
-        taken = jax.lax.cond(
-            jnp.any(due), lambda: replaced(trail.taken, due, inference.fitted(state)), lambda: trail.taken
+    def step(state, batch, *, key):
+        inner, info = inference.step(state.state, batch, key=key)
+        due = state.count + 1 == times
+        snapshots = jax.lax.cond(
+            jnp.any(due),
+            lambda: replaced(state.snapshots, due, inference.fitted(inner)),
+            lambda: state.snapshots,
         )
-        return Trail(state, taken, trail.count + 1), info
+        return SnapshotState(inner, snapshots, state.count + 1), info
 
-    def fitted(trail):
-        last = inference.fitted(trail.state)
-        return last._replace(others=replaced(trail.taken, trail.count < times, last))
+    def fitted(state):
+        last = inference.fitted(state.state)
+        return last._replace(ensemble=replaced(state.snapshots, state.count < times, last))
 
-    return Inference(init, step, fitted)
+    def diagnose(state, batch, *, key):
+        assert inference.diagnose is not None
+        return inference.diagnose(state.state, batch, key=key)
+
+    return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
 
 
 def with_starts(inference: Inference) -> Inference:
-    """`inference` for a model whose arrays have a leading axis of starts (`base.stacked` makes one).
+    """`inference` for models stacked on a leading axis (`numerics.trees.stacked` makes such a stack).
 
-    A step advances all starts on the same batch, one after another, each with noise of its own; its info is
-    the mean of theirs. What they fit is one mixture.
+    A step advances all starts on the same batch, one after another, each with its own noise. Scalars are means
+    over the starts. The fitted model is one mixture.
     """
 
     def each(function, trees, key):
         keys = jax.random.split(key, len(jax.tree.leaves(trees)[0]))
         return jax.lax.map(lambda pair: function(pair[0], key=pair[1]), (trees, keys))
 
-    def init(models, batch, *, key):
-        return each(lambda model, key: inference.init(model, batch, key=key), models, key)
+    def average(infos):
+        return jax.tree.map(lambda values: jnp.mean(values, axis=0), infos)
 
-    def step(states, batch, *, key):
-        states, infos = each(lambda state, key: inference.step(state, batch, key=key), states, key)
-        return states, jax.tree.map(lambda values: jnp.mean(values, axis=0), infos)
+    def init(model, batch, *, key):
+        return each(lambda model, key: inference.init(model, batch, key=key), model, key)
 
-    def fitted(states):
-        grid = jax.lax.map(lambda state: inference.fitted(state).members(), states)
+    def step(state, batch, *, key):
+        states, infos = each(lambda state, key: inference.step(state, batch, key=key), state, key)
+        return states, average(infos)
+
+    def fitted(state):
+        grid = jax.lax.map(lambda state: inference.fitted(state).members(), state)
         members = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), grid)
         model, posterior, _ = jax.tree.map(lambda a: a[-1], members)
         return Fitted(model, posterior, jax.tree.map(lambda a: a[:-1], members))
 
-    return Inference(init, step, fitted)
+    def diagnose(state, batch, *, key):
+        assert inference.diagnose is not None
+        measure = inference.diagnose
+        return average(each(lambda state, key: measure(state, batch, key=key), state, key))
+
+    return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
+
+
+def prepare(method: Method, num_data: int, steps: int, *, step_scale: float = 1.0) -> Inference:
+    """A method for one training run: its algorithm, with snapshots where the method keeps them."""
+    inference = method.algorithm(num_data, steps, step_scale=step_scale)
+    return with_snapshots(inference, steps) if method.keeps_snapshots(num_data) else inference
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Starts(Method):
+    """Another method, run side by side from several starts: for a stack of models instead of one."""
+
+    name: ClassVar[str] = "starts"
+    method: Method
+
+    def algorithm(self, num_data, steps, *, step_scale=1.0):
+        return with_starts(prepare(self.method, num_data, steps, step_scale=step_scale))
+
+
+class Plan(NamedTuple):
+    """The arguments of `prepare`. Hashed by value: it is the static argument of the compiled step."""
+
+    method: Method
+    num_data: int
+    steps: int
+    step_scale: float = 1.0
+
+    def inference(self) -> Inference:
+        return prepare(self.method, self.num_data, self.steps, step_scale=self.step_scale)

@@ -15,8 +15,8 @@ weights over their sum and `phi` held fixed in `log q` (Tucker et al. 2019; for 
 It has the mean of the plain gradient, and a signal-to-noise ratio that grows with K where that one's falls.
 """
 
-from functools import partial
-from typing import Literal, NamedTuple
+import dataclasses
+from typing import ClassVar, Literal, NamedTuple, final
 
 import equinox as eqx
 import jax
@@ -25,12 +25,15 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from novidgp.inference.base import Fitted, Inference, adam, ascend
-from novidgp.inference.dsvi import initial_posterior, kl_divergence
+from novidgp.inference.base import Inference, Method
+from novidgp.inference.dsvi import kl_divergence
+from novidgp.inference.optim import adam, ascend
+from novidgp.inference.options import option
 from novidgp.model.dgp import DGP, Batch
-from novidgp.numerics.nets import MLP, mlp
+from novidgp.numerics.nets import MLP, Activation, mlp
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import GaussianPosterior
+from novidgp.posteriors.fitted import Fitted
+from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
 
 
 class Proposal(NamedTuple):
@@ -87,12 +90,14 @@ def log_ratios(
     factors = posterior.factors()
     centres = tuple(jnp.broadcast_to(q.mean, (count, *q.mean.shape)) for q in factors)
     scales = model.whiten_scales(tuple(q.scale for q in factors))
-    moments = model.propagate(batch.x, centres, scales=scales, tied=True, latent=w, key=path_key)
+    moments = model.propagate(
+        batch.x, centres, scales=scales, share_draws=True, local_variable=w, key=path_key
+    )
     ratios = model.data_term(moments, batch.y, bound="expected_log", key=likelihood_key)
-    if model.latent is None or proposal is None or w is None:
+    if model.local_variable is None or proposal is None or w is None:
         return ratios
     observed = jnp.any(jnp.isfinite(batch.y), axis=-1)
-    return ratios + jnp.where(observed, model.latent.log_prior(w) - proposal.log_prob(w), 0.0)
+    return ratios + jnp.where(observed, model.local_variable.log_prior(w) - proposal.log_prob(w), 0.0)
 
 
 def _gaussian(fitted: Fitted) -> tuple[DGP, GaussianPosterior]:
@@ -133,59 +138,77 @@ def bound_gradients(
     return value, parts, (fitted_gradient, encoder_gradient)
 
 
-def iwvi(
-    num_data: int,
-    steps: int,
-    *,
-    gradient: Literal["plain", "dreg"] = "plain",
-    num_samples: int = 5,
-    num_paths: int = 1,
-    learning_rate: float = 0.02,
-    encoder_rate: float = 5e-3,
-    width: int = 32,
-    depth: int = 2,
-    activation: str = "tanh",
-    encoder_scale: float = 0.1,
-    hidden_scale: float = 1e-2,
-    final_scale: float = 1e-1,
-    step_scale: float = 1.0,
-) -> Inference:
-    """IWVI for a training set of `num_data` rows, with a learning-rate schedule over `steps`.
+@dataclasses.dataclass(frozen=True)
+class AbstractIWVI(Method):
+    """Importance-weighted variational inference, whichever gradient the encoder follows.
 
-    `num_samples` is the paper's K, and every row is taken `num_paths` times. `width`, `depth`, `activation`
-    and `encoder_scale` (the proposal's first standard deviation) describe the encoder.
+    `num_samples` is the paper's K, and every row is taken `num_paths` times. `width`, `depth`, `activation` and
+    `encoder_scale` (the proposal's first standard deviation) describe the encoder.
     """
-    fitted_optimiser, encoder_optimiser = (
-        adam(step_scale * rate, steps) for rate in (learning_rate, encoder_rate)
-    )
 
-    def init(model, batch, *, key):
-        fitted = Fitted(model, initial_posterior(model, hidden_scale, final_scale))
-        encoder = None
-        if model.latent is not None:
-            inputs = batch.x.shape[1] + batch.y.shape[1]
-            shape = {"width": width, "depth": depth, "activation": activation}
-            network = mlp(inputs, 2 * model.latent.width, **shape, dtype=batch.x.dtype, key=key)
-            encoder = Encoder(network, encoder_scale)
-        return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_optimiser.init(encoder))
+    uses_local_variable: ClassVar[bool] = True
+    gradient: ClassVar[Literal["plain", "dreg"]]
+    num_samples: int = 5
+    num_paths: int = 1
+    learning_rate: float = 0.02
+    encoder_rate: float = 5e-3
+    width: int = 32
+    depth: int = option(2, least=0)
+    activation: Activation = "tanh"
+    encoder_scale: float = 0.1
+    initial_hidden_std: float = 1e-2
+    initial_final_std: float = 1e-1
 
-    def step(state, batch: Batch, *, key):
-        rows = Batch(*(jnp.tile(a, (num_paths, 1)) for a in batch))
-        value, (data, weights), (fitted_gradient, encoder_gradient) = bound_gradients(
-            state.fitted, state.encoder, rows, num_data, num_samples, gradient, key=key
+    def algorithm(self, num_data, steps, *, step_scale=1.0):
+        fitted_optimiser, encoder_optimiser = (
+            adam(step_scale * rate, steps) for rate in (self.learning_rate, self.encoder_rate)
         )
-        fitted, fitted_opt = ascend(fitted_optimiser, fitted_gradient, state.fitted_opt, state.fitted)
-        encoder, encoder_opt = ascend(encoder_optimiser, encoder_gradient, state.encoder_opt, state.encoder)
-        info = {
-            "loss": -value / num_data,
-            "expected_log_likelihood": data / num_data,
-            "effective_samples": jnp.mean(1.0 / jnp.sum(weights**2, axis=0)),
-            "gradient_norm": optax.tree.norm(fitted_gradient),
-            "encoder_gradient_norm": optax.tree.norm(encoder_gradient),
-        }
-        return IWVIState(fitted, encoder, fitted_opt, encoder_opt), info
 
-    return Inference(init, step, lambda state: state.fitted)
+        def init(model, batch, *, key):
+            start = gaussian_start(model.inducing_start(), self.initial_hidden_std, self.initial_final_std)
+            fitted = Fitted(model, GaussianPosterior(*start))
+            encoder = None
+            if model.local_variable is not None:
+                inputs = batch.x.shape[1] + batch.y.shape[1]
+                shape = {"width": self.width, "depth": self.depth, "activation": self.activation}
+                network = mlp(inputs, 2 * model.local_variable.width, **shape, dtype=batch.x.dtype, key=key)
+                encoder = Encoder(network, self.encoder_scale)
+            return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_optimiser.init(encoder))
+
+        def step(state, batch: Batch, *, key):
+            rows = Batch(*(jnp.tile(a, (self.num_paths, 1)) for a in batch))
+            value, (data, weights), (fitted_gradient, encoder_gradient) = bound_gradients(
+                state.fitted, state.encoder, rows, num_data, self.num_samples, self.gradient, key=key
+            )
+            fitted, fitted_opt = ascend(fitted_optimiser, fitted_gradient, state.fitted_opt, state.fitted)
+            encoder, encoder_opt = ascend(
+                encoder_optimiser, encoder_gradient, state.encoder_opt, state.encoder
+            )
+            info = {
+                "loss": -value / num_data,
+                "expected_log_likelihood": data / num_data,
+                "effective_samples": jnp.mean(1.0 / jnp.sum(weights**2, axis=0)),
+                "gradient_norm": optax.tree.norm(fitted_gradient),
+                "encoder_gradient_norm": optax.tree.norm(encoder_gradient),
+            }
+            return IWVIState(fitted, encoder, fitted_opt, encoder_opt), info
+
+        return Inference(init, step, lambda state: state.fitted)
 
 
-iwvi_dreg = partial(iwvi, gradient="dreg")
+@final
+@dataclasses.dataclass(frozen=True)
+class IWVI(AbstractIWVI):
+    """Importance-weighted variational inference."""
+
+    name: ClassVar[str] = "iwvi"
+    gradient: ClassVar[Literal["plain", "dreg"]] = "plain"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class IWVIDReG(AbstractIWVI):
+    """IWVI with the doubly reparametrised gradient for the encoder."""
+
+    name: ClassVar[str] = "iwvi-dreg"
+    gradient: ClassVar[Literal["plain", "dreg"]] = "dreg"

@@ -13,17 +13,21 @@ chains' states and at states drawn from a moving window of the past (Monte-Carlo
 and the window fills with the draws that are the posterior.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from novidgp.inference.base import Fitted, Inference, adam, ascend
+from novidgp.inference.base import Inference, Method
+from novidgp.inference.optim import adam, ascend
+from novidgp.inference.options import option
 from novidgp.model.dgp import DGP, Bound, Inducing
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import Empirical
+from novidgp.posteriors.draws import Empirical
+from novidgp.posteriors.fitted import Fitted
 
 
 class GradientMoments(NamedTuple):
@@ -35,7 +39,7 @@ class GradientMoments(NamedTuple):
 
 
 def no_moments(position: Float[Array, "c ..."]) -> GradientMoments:
-    """Where `adapt` starts: without memory, the first gradient is all there is."""
+    """Where `adapt` starts. Without memory the first gradient replaces the moments."""
     zero = jnp.zeros_like(position[0])
     return GradientMoments(zero, zero, zero)
 
@@ -64,8 +68,8 @@ def move(
 ) -> tuple[Float[Array, "c ..."], Float[Array, "c ..."]]:
     """One step of every chain down the potential's `gradient`: `(position, momentum)`.
 
-    `noise_share` is the part of the gradient's mean square that is noise: as much less is injected. The one
-    under the root is the curvature of a standard normal prior, the least that a posterior has.
+    `noise_share` is the part of the gradient's mean square that is noise: that much less noise is injected. The
+    `1 +` is the prior's curvature, a lower bound on the posterior's.
     """
     square_step = step_size**2 / jnp.sqrt(1.0 + moments.square)
     variance = jnp.maximum(2.0 * friction * square_step - noise_share * square_step**2 * moments.square, 0.0)
@@ -86,107 +90,111 @@ class SGHMCState(NamedTuple):
     step: Int[Array, ""]
 
 
-def sghmc(
-    num_data: int,
-    steps: int,
-    *,
-    num_chains: int = 10,
-    num_draws: int = 20,
-    burn_in: float = 0.7,
-    window_samples: int = 0,
-    bound: Bound = "log_expected",
-    num_paths: int = 1,
-    step_size: float = 0.05,
-    friction: float = 0.05,
-    noise_share: float = 0.0,
-    model_rate: float = 0.02,
-    step_scale: float = 1.0,
-) -> Inference:
-    """SGHMC for a training set of `num_data` rows.
+@final
+@dataclasses.dataclass(frozen=True)
+class SGHMC(Method):
+    """Stochastic-gradient Hamiltonian Monte Carlo.
 
-    The share `burn_in` of the `steps` adapts sampler and hyper-parameters; from the rest, `num_draws` states
-    of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past states
-    that the hyper-parameters see beside the present ones.
+    The share `burn_in` of the steps adapts the sampler and the hyper-parameters. From the rest, `num_draws` states
+    of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past states that
+    the hyper-parameters see beside the present ones.
     """
-    thin = max(round((1.0 - burn_in) * steps / num_draws), 1)
-    warm = max(steps - thin * num_draws, steps // 2)
-    optimiser = adam(step_scale * model_rate, warm)
 
-    def init(model, batch, *, key):
-        position = tuple(jnp.broadcast_to(v, (num_chains, *v.shape)) for v in model.inducing_start())
-        window = tuple(jnp.broadcast_to(v[:, None], (num_chains, num_draws, *v.shape[1:])) for v in position)
-        return SGHMCState(
-            model,
-            position,
-            jax.tree.map(jnp.zeros_like, position),
-            tuple(no_moments(v) for v in position),
-            Empirical(window),
-            optimiser.init(model),
-            jnp.zeros((), jnp.int32),
-        )
+    name: ClassVar[str] = "sghmc"
+    num_chains: int = 10
+    num_draws: int = 20
+    burn_in: float = option(0.7, most=1.0)
+    window_samples: int = option(0, least=0)
+    bound: Bound = "log_expected"
+    num_paths: int = 1
+    step_size: float = 0.05
+    friction: float = option(0.05, most=1.0)
+    noise_share: float = option(0.0, most=1.0)
+    model_rate: float = 0.02
 
-    def log_joint(v, model, batch, key):
-        values = model.log_joint(v, batch, num_data, num_paths=num_paths, bound=bound, key=key)
-        return jnp.sum(values), values
+    def algorithm(self, num_data, steps, *, step_scale=1.0):
+        thin = max(round((1.0 - self.burn_in) * steps / self.num_draws), 1)
+        warm = max(steps - thin * self.num_draws, steps // 2)
+        optimiser = adam(step_scale * self.model_rate, warm)
 
-    def step(state, batch, *, key):
-        window_key, path_key, *keys = jax.random.split(key, 2 + len(state.position))
-        burning = state.step < warm
-        v = state.position
-        if window_samples:
-            past = state.window.sample(window_samples, key=window_key)
-            v = jax.tree.map(lambda now, then: jnp.concatenate([now, then]), v, past)
-        (_, values), (ascent, model_gradient) = jax.value_and_grad(log_joint, argnums=(0, 1), has_aux=True)(
-            v, state.model, batch, path_key
-        )
-        model_gradient = jax.tree.map(lambda g: g / len(values), model_gradient)
-        model, model_opt = ascend(optimiser, model_gradient, state.model_opt, state.model)
-
-        chains = []
-        for position, momentum, moments, slope, layer_key in zip(
-            state.position, state.momentum, state.moments, ascent, keys, strict=True
-        ):
-            gradient = -slope[:num_chains]
-            moments = jax.tree.map(
-                lambda new, old: jnp.where(burning, new, old), adapt(moments, gradient), moments
+        def init(model, batch, *, key):
+            position = tuple(jnp.broadcast_to(v, (self.num_chains, *v.shape)) for v in model.inducing_start())
+            window = tuple(
+                jnp.broadcast_to(v[:, None], (self.num_chains, self.num_draws, *v.shape[1:]))
+                for v in position
             )
-            moved = move(
+            return SGHMCState(
+                model,
                 position,
-                momentum,
-                gradient,
-                moments,
-                step_size=step_scale * step_size,
-                friction=friction,
-                noise_share=noise_share,
-                key=layer_key,
+                jax.tree.map(jnp.zeros_like, position),
+                tuple(no_moments(v) for v in position),
+                Empirical(window),
+                optimiser.init(model),
+                jnp.zeros((), jnp.int32),
             )
-            chains.append((*moved, moments))
-        position, momentum, moments = zip(*chains, strict=True)
-        window = keep(state.window, position, state.step + 1)
-        info = {
-            "loss": -jnp.mean(values[:num_chains]) / num_data,
-            "model_gradient_norm": optax.tree.norm(model_gradient),
-        }
-        return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
 
-    def keep(window, position, done):
-        """Every `thin` steps the states overwrite the window's oldest: at the end they are in order."""
-        due = (done - warm) % thin == 0
-        slot = ((done - warm) // thin - 1) % num_draws
+        def log_joint(v, model, batch, key):
+            values = model.log_joint(v, batch, num_data, num_paths=self.num_paths, bound=self.bound, key=key)
+            return jnp.sum(values), values
 
-        def put(past, now):
-            return jnp.where(due, past.at[:, slot].set(now), past)
+        def step(state, batch, *, key):
+            window_key, path_key, *keys = jax.random.split(key, 2 + len(state.position))
+            burning = state.step < warm
+            v = state.position
+            if self.window_samples:
+                past = state.window.sample(self.window_samples, key=window_key)
+                v = jax.tree.map(lambda now, then: jnp.concatenate([now, then]), v, past)
+            (_, values), (ascent, model_gradient) = jax.value_and_grad(
+                log_joint, argnums=(0, 1), has_aux=True
+            )(v, state.model, batch, path_key)
+            model_gradient = jax.tree.map(lambda g: g / len(values), model_gradient)
+            model, model_opt = ascend(optimiser, model_gradient, state.model_opt, state.model)
 
-        return Empirical(tuple(put(p, v) for p, v in zip(window.draws, position, strict=True)))
+            chains = []
+            for position, momentum, moments, slope, layer_key in zip(
+                state.position, state.momentum, state.moments, ascent, keys, strict=True
+            ):
+                gradient = -slope[: self.num_chains]
+                moments = jax.tree.map(
+                    lambda new, old: jnp.where(burning, new, old), adapt(moments, gradient), moments
+                )
+                moved = move(
+                    position,
+                    momentum,
+                    gradient,
+                    moments,
+                    step_size=step_scale * self.step_size,
+                    friction=self.friction,
+                    noise_share=self.noise_share,
+                    key=layer_key,
+                )
+                chains.append((*moved, moments))
+            position, momentum, moments = zip(*chains, strict=True)
+            window = keep(state.window, position, state.step + 1)
+            info = {
+                "loss": -jnp.mean(values[: self.num_chains]) / num_data,
+                "model_gradient_norm": optax.tree.norm(model_gradient),
+            }
+            return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
 
-    def fitted(state):
-        """The draws kept since burn-in, and the chains' present states in place of those still to come."""
-        ready = jnp.arange(num_draws)[:, None, None] < (state.step - warm) // thin
+        def keep(window, position, done):
+            """Every `thin` steps the states overwrite the window's oldest: at the end they are in order."""
+            due = (done - warm) % thin == 0
+            slot = ((done - warm) // thin - 1) % self.num_draws
 
-        def fill(past, now):
-            return jnp.where(ready, past, now[:, None])
+            def put(past, now):
+                return jnp.where(due, past.at[:, slot].set(now), past)
 
-        draws = (fill(p, v) for p, v in zip(state.window.draws, state.position, strict=True))
-        return Fitted(state.model, Empirical(tuple(draws)))
+            return Empirical(tuple(put(p, v) for p, v in zip(window.draws, position, strict=True)))
 
-    return Inference(init, step, fitted)
+        def fitted(state):
+            """The draws kept since burn-in, and the chains' present states in place of those still to come."""
+            ready = jnp.arange(self.num_draws)[:, None, None] < (state.step - warm) // thin
+
+            def fill(past, now):
+                return jnp.where(ready, past, now[:, None])
+
+            draws = (fill(p, v) for p, v in zip(state.window.draws, state.position, strict=True))
+            return Fitted(state.model, Empirical(tuple(draws)))
+
+        return Inference(init, step, fitted)

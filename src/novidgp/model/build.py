@@ -1,9 +1,9 @@
-"""Where a deep GP starts: k-means inducing points, identity-like means, scales that mattered.
+"""Where a deep GP starts: k-means inducing points, identity-like means, and scales that were measured to matter.
 
-Measured choices: the first inner layer around a linear mean starts nearly deterministic (kernel variance
-0.01), those after it a hundred times more so, that a deep model may start where a shallow one does; the noise
-starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
-width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
+The first hidden layer around a linear mean starts nearly deterministic (kernel variance 0.01); later hidden layers
+start with 1/100 of that variance, so that a deep model starts close to a two-layer one. The noise starts large (0.5
+of the target's standard deviation), lengthscales grow with the square root of the input width, and the kernels of
+separate outputs start from jittered lengthscales so that they can differ.
 """
 
 from typing import Any, NamedTuple
@@ -13,20 +13,22 @@ import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from novidgp.model.dgp import DGP
-from novidgp.model.feature_map import make_features
+from novidgp.model.feature_map import make_feature_map
 from novidgp.model.kernels import make_kernel
 from novidgp.model.layers import GPLayer
-from novidgp.model.likelihoods import latent_width, make_likelihood
-from novidgp.model.local_variable import LatentLayer
-from novidgp.model.means import Linear, Zero, latent_start, linear_start
+from novidgp.model.likelihoods import LIKELIHOODS
+from novidgp.model.local_variable import LocalVariable
+from novidgp.model.means import Linear, Zero, linear_start, local_start
+from novidgp.numerics.trees import stacked
 
+LARGEST_SEED = 2**31 - 1
 _KMEANS_ROWS = 10_000
 _DEEPER = 0.01
 """Kernel variance of hidden layers after the first, relative to the first's."""
 
 
 class ModelConfig(NamedTuple):
-    """Everything that decides the shape and the start of a DGP. Plain values only: it is saved as JSON."""
+    """Everything that decides the shape and the start of a DGP, as plain values that can be saved as JSON."""
 
     num_layers: int = 2
     num_inducing: int = 100
@@ -37,7 +39,7 @@ class ModelConfig(NamedTuple):
     likelihood: str = "gaussian"
     whiten: bool = True
     noise: float = 0.5
-    rate: float = 1.0
+    count_rate: float = 1.0
     lengthscale: float = 0.5
     hidden_variance: float = 0.01
     num_targets: int = 1
@@ -77,11 +79,12 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     points = inducing_points(inputs, config.num_inducing, seed)
     features = None
     if config.features is not None:
-        features = make_features(config.features, inputs, dtype=dtype, seed=seed)
-        inputs, points = features.of(inputs), features.of(points)
+        features = make_feature_map(config.features, inputs, dtype=dtype, seed=seed)
+        inputs, points = features.evaluate(inputs), features.evaluate(points)
     width = inputs.shape[1]
     hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
-    last = latent_width(config.likelihood, config.num_targets, config.num_classes)
+    observation = LIKELIHOODS[config.likelihood]
+    last = observation.num_functions(config.num_targets, config.num_classes)
     sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
     latent = config.latent_dim
     if latent:
@@ -97,7 +100,7 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
         units = outputs if _separate(config.kernel_sharing, index, final) else 1
         weight = linear_start(sample, outputs)
         if latent and index == 0:
-            weight = latent_start(sample, outputs, latent)
+            weight = local_start(sample, outputs, latent)
         mean = Zero(outputs)
         if config.mean != "zero" and not final:
             mean = Linear(
@@ -122,6 +125,15 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
             sample, points = sample @ weight, points @ weight
         elif not final:
             points = rng.standard_normal((config.num_inducing, outputs))
-    likelihood = make_likelihood(config.likelihood, config.num_targets, config.noise, dtype, rate=config.rate)
-    local = LatentLayer(latent) if latent else None
+    likelihood = observation.start(
+        config.num_targets, noise=config.noise, count_rate=config.count_rate, dtype=dtype
+    )
+    local = LocalVariable(latent) if latent else None
     return DGP(tuple(layers), likelihood, config.whiten, local, features)
+
+
+def starting_models(config: ModelConfig, inputs: np.ndarray, *, seed: int, starts: int) -> DGP:
+    """The model to start from, or several on a leading axis. The first is the same in both cases."""
+    others = np.random.default_rng([seed, 3]).integers(LARGEST_SEED, size=starts - 1)
+    models = [build_model(config, inputs, seed=int(number)) for number in (seed, *others)]
+    return models[0] if starts == 1 else stacked(models)

@@ -1,11 +1,10 @@
-"""The model: a stack of GP layers and a likelihood. Prior and data term, and nothing of inference.
+"""The model: a stack of GP layers and a likelihood. Prior and data term, nothing of inference.
 
-Inducing outputs `v` are a tuple with one `(k, m, p_l)` array per layer: k draws from whatever posterior
-the caller has in mind.
+Inducing outputs `v` are a tuple with one `(k, m, p)` array per layer: k draws from the posterior of the caller.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,15 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from novidgp.model.feature_map import Features
+from novidgp.model.feature_map import FeatureMap
 from novidgp.model.layers import Gaussian, GPLayer, Moments
 from novidgp.model.likelihoods import Likelihood
-from novidgp.model.local_variable import LatentLayer
+from novidgp.model.local_variable import LocalVariable
 from novidgp.numerics.random import normal
 
-Inducing = tuple[Float[Array, "k m p"], ...]
-Scales = tuple[Float[Array, "p m m"], ...]
+Inducing = tuple[Float[Array, "k _m _p"], ...]
+"""Draws of the inducing outputs: one array per layer, each with its own number of points and outputs."""
+Scales = tuple[Float[Array, "_p _m _m"], ...]
+"""One covariance factor per layer and output."""
 Bound = Literal["expected_log", "log_expected"]
+Scale = Float[Array, "p m m"] | None
 
 
 class Batch(NamedTuple):
@@ -34,14 +36,19 @@ class Batch(NamedTuple):
 class DGP(eqx.Module):
     """A deep Gaussian process: `y ~ likelihood(f_L(...f_1(x)))`.
 
-    The first layer may see features of x instead of x, and a latent variable beside them.
+    The first layer may see features of x instead of x, and a local variable beside them.
     """
 
     layers: tuple[GPLayer, ...]
     likelihood: Likelihood
     whitened: bool = eqx.field(static=True, default=True)
-    latent: LatentLayer | None = None
-    features: Features | None = None
+    local_variable: LocalVariable | None = None
+    feature_map: FeatureMap | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the model's numbers."""
+        return self.layers[0].inducing.dtype
 
     def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
         """`(m, p)` of every layer's inducing outputs."""
@@ -58,54 +65,61 @@ class DGP(eqx.Module):
         return total
 
     def propagate(
-        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, **options
+        self, x: Float[Array, "n d"], v: Inducing, *, scales: Scales | None = None, **options: Any
     ) -> Moments:
-        """The last layer's moments, `(k, n, p)`, of one path per draw; options as in `hidden`."""
-        return self.last(self.hidden(x, v, scales=scales, **options), v, scales=scales)
+        """The last layer's moments, `(k, n, p)`, of one path per draw; options as in `last_layer_inputs`."""
+        return self.last_layer(self.last_layer_inputs(x, v, scales=scales, **options), v, scales=scales)
 
-    def last(self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Scales | None = None) -> Moments:
+    def last_layer(
+        self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Sequence[Scale] | None = None
+    ) -> Moments:
         """The last layer's moments at its inputs `h`."""
         return self.layers[-1].conditional(h, self.white(v)[-1], None if scales is None else scales[-1])
 
-    def hidden(
+    def last_layer_inputs(
         self,
         x: Float[Array, "n d"],
         v: Inducing,
-        scales: Sequence[Float[Array, "p m m"] | None] | None = None,
+        scales: Sequence[Scale] | None = None,
         *,
-        tied: bool = False,
-        latent: Float[Array, "k n w"] | None = None,
+        share_draws: bool = False,
+        local_variable: Float[Array, "k n w"] | None = None,
         key: PRNGKeyArray,
-    ) -> Float[Array, "*k n d"]:
-        """What the last layer sees: one path per draw through the layers before it.
+    ) -> Float[Array, "*k n h"]:
+        """One path per draw through the hidden layers.
 
-        With `scales` (in whitened coordinates) V is Gaussian around each draw, where a layer has one, and
-        integrated out row by row; if `tied`, a row's paths share one draw of it in the hidden layers instead:
-        one function, k inputs.
-        A model with a latent variable takes it from `latent`, or else draws it from the prior.
+        Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row. With
+        `share_draws` all paths of a row share one draw of V instead: one function at k inputs. The local variable
+        of a model that has one is given, or drawn from its prior.
         """
         v = self.white(v)
         spreads = (None,) * len(v) if scales is None else scales
-        *layer_keys, latent_key = jax.random.split(key, len(v))
-        h = self._inputs(x, latent, len(v[0]), key=latent_key)
+        *layer_keys, local_key = jax.random.split(key, len(v))
+        h = self._first_layer_inputs(x, local_variable, len(v[0]), key=local_key)
         for layer, inducing, scale, layer_key in zip(
             self.layers[:-1], v[:-1], spreads[:-1], layer_keys, strict=True
         ):
             noise = None
-            if tied:
+            if share_draws:
                 layer_key, noise_key = jax.random.split(layer_key)
                 noise = normal(noise_key, (layer.outputs, x.shape[0], layer.num_inducing), x.dtype)
             h = _draw(layer.conditional(h, inducing, scale, noise), key=layer_key)
         return h
 
-    def _inputs(self, x, latent, count: int, *, key: PRNGKeyArray) -> Float[Array, "*k n d"]:
-        """What the first GP layer sees."""
-        h = x if self.features is None else self.features(x)
-        if self.latent is None:
+    def _first_layer_inputs(
+        self,
+        x: Float[Array, "n d"],
+        local_variable: Float[Array, "k n w"] | None,
+        count: int,
+        *,
+        key: PRNGKeyArray,
+    ) -> Float[Array, "*k n h"]:
+        h = x if self.feature_map is None else self.feature_map(x)
+        if self.local_variable is None:
             return h
-        if latent is None:
-            latent = self.latent.sample(count, x.shape[0], x.dtype, key=key)
-        return self.latent.append(h, latent)
+        if local_variable is None:
+            local_variable = self.local_variable.sample(count, x.shape[0], x.dtype, key=key)
+        return self.local_variable.append(h, local_variable)
 
     def data_term(
         self, moments: Moments, y: Float[Array, "n t"], *, bound: Bound, num_paths: int = 1, key: PRNGKeyArray
@@ -134,24 +148,40 @@ class DGP(eqx.Module):
         num_paths: int = 1,
         bound: Bound = "expected_log",
         scales: Scales | None = None,
-        hidden: Float[Array, "*k n d"] | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, " k"]:
-        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw; `hidden` if the last layer's inputs are known."""
+        """`(N/B) sum_n log p(y_n | x_n, V)` of every draw, with `num_paths` paths per draw."""
         path_key, likelihood_key = jax.random.split(key)
-        paths = tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
-        if hidden is None:
-            hidden = self.hidden(batch.x, paths, scales=scales, key=path_key)
-        moments = self.last(hidden, paths, scales=scales)
-        rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=likelihood_key)
+        h = self.last_layer_inputs(batch.x, repeat_draws(v, num_paths), scales=scales, key=path_key)
+        return self.log_likelihood_at(
+            h, v, batch, num_data, num_paths=num_paths, bound=bound, scales=scales, key=likelihood_key
+        )
+
+    def log_likelihood_at(
+        self,
+        h: Float[Array, "*kn _d"],
+        v: Inducing,
+        batch: Batch,
+        num_data: int,
+        *,
+        num_paths: int = 1,
+        bound: Bound = "expected_log",
+        scales: Scales | None = None,
+        key: PRNGKeyArray,
+    ) -> Float[Array, " k"]:
+        """`log_likelihood` where the last layer's inputs `h` are known; `key` is the likelihood's noise."""
+        moments = self.last_layer(h, repeat_draws(v, num_paths), scales=scales)
+        rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=key)
         return self.total(rows, num_data)
 
     @staticmethod
     def total(rows: Float[Array, "*k n"], num_data: int) -> Float[Array, "*k"]:
-        """A minibatch's sum, scaled to the data."""
+        """The sum over a minibatch, scaled to the training set."""
         return row_weight(num_data, rows.shape[-1]) * jnp.sum(rows, axis=-1)
 
-    def log_joint(self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options):
+    def log_joint(
+        self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options: Any
+    ) -> Float[Array, " k"]:
         """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
         return self.log_prior(v) + self.log_likelihood(v, batch, num_data, key=key, **options)
 
@@ -161,7 +191,7 @@ class DGP(eqx.Module):
             return scales
         return tuple(layer.whiten_scale(scale) for layer, scale in zip(self.layers, scales, strict=True))
 
-    def inducing_start(self) -> tuple[Float[Array, "m p"], ...]:
+    def inducing_start(self) -> tuple[Float[Array, "_m _p"], ...]:
         """The inducing outputs at which every layer follows its mean function."""
         return tuple(
             jnp.zeros_like(layer.inducing_mean()) if self.whitened else layer.inducing_mean()
@@ -182,6 +212,11 @@ class DGP(eqx.Module):
         if self.whitened:
             return v
         return tuple(layer.whiten(u) for layer, u in zip(self.layers, v, strict=True))
+
+
+def repeat_draws(v: Inducing, num_paths: int) -> Inducing:
+    """Every draw `num_paths` times, for as many paths through the layers."""
+    return tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
 
 
 def row_weight(num_data: int, batch_rows: int) -> float:

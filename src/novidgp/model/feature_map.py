@@ -1,7 +1,7 @@
 """A feature network in front of the first GP layer: deep kernel learning (Wilson et al. 2016).
 
-`phi(x) = x W + network(x)`, with a `W` that passes x on: the model starts as one without features, and learns
-how to bend its input space. All of it is trained with the model, whatever the inference method, or is frozen.
+`phi(x) = x W + network(x)`, where `W` starts as the identity: the model starts as one without features and learns
+to bend its input space. All of it is trained with the model by any inference method, or frozen.
 """
 
 from typing import Any
@@ -15,18 +15,23 @@ from jaxtyping import Array, Float
 from novidgp.model.means import linear_start
 from novidgp.numerics.nets import MLP, mlp
 
-FEATURES: dict[str, Any] = {"width": 64, "depth": 2, "activation": "silu", "outputs": None, "trainable": True}
+FEATURE_MAP: dict[str, Any] = {
+    "width": 64,
+    "depth": 2,
+    "activation": "silu",
+    "outputs": None,
+    "trainable": True,
+}
 """The settings of `features="mlp"`; `outputs` is the number of features, None for that of the inputs."""
 
 _GAIN = 0.1
 _START = 0.1
 
 
-class Features(eqx.Module):
+class FeatureMap(eqx.Module):
     """The network and its linear bypass.
 
-    Parameters are stored ten times too large. Optimisers that move every number by a learning rate fit for
-    kernels then move these by a tenth of it, as networks need.
+    Parameters are stored times 10, so that Adam's learning rate on them is a tenth of the kernels'.
     """
 
     bypass: Float[Array, "d f"]
@@ -40,14 +45,14 @@ class Features(eqx.Module):
             bypass, network = jax.lax.stop_gradient((bypass, network))
         return x @ bypass + network(x)
 
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """The features as NumPy knows them, now: inside a trace too."""
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        """Features as a float64 NumPy array, computed eagerly even while tracing."""
         with jax.ensure_compile_time_eval():
             return np.asarray(self(jnp.asarray(x, self.bypass.dtype)), np.float64)
 
 
-def make_features(settings: dict[str, Any], inputs: np.ndarray, *, dtype, seed: int) -> Features:
-    """Features at their start: standardised on the scaled training `inputs`."""
+def make_feature_map(settings: dict[str, Any], inputs: np.ndarray, *, dtype, seed: int) -> FeatureMap:
+    """A feature map at its start, standardised on the scaled training `inputs`."""
     outputs = settings["outputs"] or inputs.shape[1]
     shape = {name: settings[name] for name in ("width", "depth", "activation")}
     with jax.ensure_compile_time_eval():
@@ -66,4 +71,4 @@ def make_features(settings: dict[str, Any], inputs: np.ndarray, *, dtype, seed: 
         biases = (*network.biases[:-1], (network.biases[-1] - values.mean(0)) / scale)
         network = MLP(weights, biases, network.slopes, network.activation)
         network = jax.tree.map(lambda leaf: jnp.asarray(leaf / _GAIN, dtype), network)
-        return Features(jnp.asarray(bypass / scale / _GAIN, dtype), network, settings["trainable"])
+        return FeatureMap(jnp.asarray(bypass / scale / _GAIN, dtype), network, settings["trainable"])

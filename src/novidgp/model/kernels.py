@@ -10,6 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
+from typing import final
 
 import equinox as eqx
 import jax
@@ -136,6 +137,7 @@ class Kernel(eqx.Module):
         """`k(x, x)`, the same everywhere: all kernels here are stationary."""
 
 
+@final
 class Stationary(Kernel):
     """`variance * profile(|(x - z) / lengthscale|^2)` with one lengthscale per input (ARD).
 
@@ -162,6 +164,7 @@ class Stationary(Kernel):
         return jnp.exp(self.log_variance)
 
 
+@final
 class Sum(Kernel):
     """Sum of kernels over the same inputs."""
 
@@ -177,6 +180,7 @@ class Sum(Kernel):
         return sum(part.variance() for part in self.parts)
 
 
+@final
 class Product(Kernel):
     """Product of kernels over the same inputs."""
 
@@ -191,11 +195,6 @@ class Product(Kernel):
         return functools.reduce(operator.mul, (part.variance() for part in self.parts))
 
 
-def gram(kernel: Kernel, x: Float[Array, "#q n d"], z: Float[Array, "#q m d"]) -> Float[Array, "q n m"]:
-    """The covariance matrix `k(x_i, z_j)` of every unit."""
-    return kernel.variance()[:, None, None] * kernel.correlation(x, z)
-
-
 def stationary(
     profile: str,
     lengthscale: Float[Array, "q d"],
@@ -208,11 +207,18 @@ def stationary(
     return Stationary(jnp.log(variance), jnp.log(lengthscale), log_shape, profile)
 
 
+KernelFactory = Callable[[Float[Array, "q d"], Float[Array, " q"]], Kernel]
+
+KERNELS: dict[str, KernelFactory] = {name: functools.partial(stationary, name) for name in PROFILES}
+"""Kernels by name: functions of lengthscales and variances. Add one of your own here, and expressions such as
+`"rq+mine"` know it."""
+
+
 def make_kernel(spec: str, lengthscale: Float[Array, "q d"], variance: Float[Array, " q"]) -> Kernel:
     """A kernel from its name, with `+` and `*` for sums and products: `"rbf"`, `"rq+matern12"`.
 
-    A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's
-    first factor carries all of it, so that the whole has the variance asked for.
+    A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's first factor
+    carries all of it, so that the whole has the variance asked for.
     """
     terms = spec.split("+")
     built = []
@@ -220,13 +226,11 @@ def make_kernel(spec: str, lengthscale: Float[Array, "q d"], variance: Float[Arr
         names = [name.strip() for name in term.split("*")]
         share = variance / len(terms)
         ones = jnp.ones_like(variance)
-        factors = tuple(
-            stationary(name, lengthscale, share if i == 0 else ones) for i, name in enumerate(names)
-        )
+        factors = tuple(KERNELS[name](lengthscale, share if i == 0 else ones) for i, name in enumerate(names))
         built.append(factors[0] if len(factors) == 1 else Product(factors))
     return built[0] if len(built) == 1 else Sum(tuple(built))
 
 
 def kernel_names(spec: str) -> list[str]:
-    """The profile names that occur in a kernel expression."""
+    """The names that occur in a kernel expression."""
     return [name.strip() for term in spec.split("+") for name in term.split("*")]

@@ -1,12 +1,12 @@
-"""Observation models: what a latent Gaussian says about a target.
+"""Observation models: the distribution of a target given a Gaussian function value.
 
-Every likelihood answers four questions about `f ~ N(mean, variance)`, element by element:
-`expected_log_prob` (`E[log p(y|f)]`), `log_prob` (`log E[p(y|f)]`, the predictive density), `moments`
-of y, and `sample`. Closed forms where they exist, Gauss-Hermite quadrature where one latent is
-integrated, Monte Carlo only for the softmax.
+Every likelihood answers four questions about `f ~ N(mean, variance)`, element by element: `expected_log_prob`
+(`E[log p(y|f)]`), `log_prob` (`log E[p(y|f)]`, the predictive density), `moments` of y, and `sample`. Closed forms
+where they exist, Gauss-Hermite quadrature where one function is integrated, Monte Carlo only for the softmax.
 """
 
 import abc
+from typing import Any, ClassVar, Literal, Self, final
 
 import equinox as eqx
 import jax
@@ -45,7 +45,29 @@ def _gaussian_log_density(residual_square, variance):
 
 
 class Likelihood(eqx.Module):
-    """`p(y | f)` for targets `y` of width t and latents `f` of width `latents(t)`."""
+    """`p(y | f)` for targets `y` of width t and functions `f` of width `num_functions(t)`."""
+
+    task: ClassVar[Literal["regression", "classification"]] = "regression"
+    scales_targets: ClassVar[bool] = True
+    """Whether targets are standardised first. Labels and counts are not."""
+    functions_per_target: ClassVar[int] = 1
+    one_function_per_class: ClassVar[bool] = False
+
+    @classmethod
+    def num_functions(cls, targets: int, classes: int | None = None) -> int:
+        """How many functions the last layer has for so many target columns, or classes."""
+        return int(classes or 0) if cls.one_function_per_class else cls.functions_per_target * targets
+
+    @classmethod
+    @abc.abstractmethod
+    def start(cls, targets: int, *, noise: float, count_rate: float, dtype: Any) -> Self:
+        """The likelihood at its initial parameters: `noise` is in units of the targets' standard deviation,
+        `count_rate` the mean of counts."""
+
+    @classmethod
+    def refusal(cls, y: np.ndarray) -> str | None:
+        """Why observed targets cannot have this distribution, in words; None if they can."""
+        return None
 
     @abc.abstractmethod
     def expected_log_prob(self, y, mean, variance, *, key: PRNGKeyArray) -> Float[Array, "*k n t"]:
@@ -61,13 +83,18 @@ class Likelihood(eqx.Module):
 
     @abc.abstractmethod
     def sample(self, f: Float[Array, "*k n p"], *, key: PRNGKeyArray) -> Float[Array, "*k n t"]:
-        """One target for each latent."""
+        """One target for each function value."""
 
 
+@final
 class GaussianNoise(Likelihood):
     """`y = f + sigma eps`, one sigma per target. Everything is closed form."""
 
     log_scale: Float[Array, " t"]
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls(jnp.full((targets,), np.log(noise), dtype))
 
     @property
     def variance(self) -> Float[Array, " t"]:
@@ -83,7 +110,7 @@ class GaussianNoise(Likelihood):
         return _gaussian_log_density((y - mean) ** 2, variance + self.variance)
 
     def moments(self, mean, variance):
-        """The latent's moments with the noise added."""
+        """The function's moments with the noise added."""
         return mean, jnp.broadcast_to(variance + self.variance, mean.shape)
 
     def sample(self, f, *, key):
@@ -91,11 +118,16 @@ class GaussianNoise(Likelihood):
         return f + jnp.exp(self.log_scale) * normal(key, f.shape, f.dtype)
 
 
+@final
 class StudentT(Likelihood):
     """`y = f + scale * t_df`: heavy tails for targets with outliers. `df > 2` keeps the variance finite."""
 
     log_scale: Float[Array, " t"]
     log_excess_df: Float[Array, " t"]
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls(jnp.full((targets,), np.log(noise), dtype), jnp.full((targets,), np.log(3.0), dtype))
 
     @property
     def df(self) -> Float[Array, " t"]:
@@ -116,7 +148,7 @@ class StudentT(Likelihood):
         return _log_expect(lambda f: self._log_density(y, f), mean, variance)
 
     def moments(self, mean, variance):
-        """Variance `scale^2 df / (df - 2)` on top of the latent's."""
+        """Variance `scale^2 df / (df - 2)` on top of the function's."""
         extra = jnp.exp(2.0 * self.log_scale) * self.df / (self.df - 2.0)
         return mean, jnp.broadcast_to(variance + extra, mean.shape)
 
@@ -125,10 +157,16 @@ class StudentT(Likelihood):
         return f + jnp.exp(self.log_scale) * jax.random.t(key, self.df, f.shape, f.dtype)
 
 
+@final
 class Heteroscedastic(Likelihood):
-    """`y = f + exp(g) eps`: the second half of the latents is the log noise scale over `log_scale`."""
+    """`y = f + exp(g) eps`: the second half of the functions is the log noise scale over `log_scale`."""
 
     log_scale: Float[Array, " t"]
+    functions_per_target: ClassVar[int] = 2
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls(jnp.full((targets,), np.log(noise), dtype))
 
     def _split(self, mean, variance):
         variance = jnp.broadcast_to(variance, mean.shape)
@@ -142,7 +180,7 @@ class Heteroscedastic(Likelihood):
         return -0.5 * precision * ((y - f) ** 2 + f_var) - g - _HALF_LOG_2PI
 
     def log_prob(self, y, mean, variance, *, key):
-        """The latent function in closed form, the noise by quadrature."""
+        """The function in closed form, the noise by quadrature."""
         f, f_var, g, g_var = self._split(mean, variance)
         return _log_expect(
             lambda log_noise: _gaussian_log_density((y - f) ** 2, f_var + jnp.exp(2.0 * log_noise)), g, g_var
@@ -154,13 +192,21 @@ class Heteroscedastic(Likelihood):
         return f, f_var + jnp.exp(2.0 * g + 2.0 * g_var)
 
     def sample(self, f, *, key):
-        """Noise of the scale that the second half of the latents gives."""
+        """Noise of the scale that the second half of the functions gives."""
         mean, log_noise = jnp.split(f, 2, axis=-1)
         return mean + jnp.exp(log_noise + self.log_scale) * normal(key, mean.shape, mean.dtype)
 
 
+@final
 class Bernoulli(Likelihood):
     """Binary targets through a probit link: `p(y = 1 | f) = Phi(f)`."""
+
+    task: ClassVar[Literal["regression", "classification"]] = "classification"
+    scales_targets: ClassVar[bool] = False
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls()
 
     def expected_log_prob(self, y, mean, variance, *, key):
         """By quadrature."""
@@ -181,8 +227,17 @@ class Bernoulli(Likelihood):
         return jax.random.bernoulli(key, ndtr(f)).astype(f.dtype)
 
 
+@final
 class Softmax(Likelihood):
-    """Class indices through a softmax over as many latents as classes; expectations by Monte Carlo."""
+    """Class indices through a softmax over as many functions as classes; expectations by Monte Carlo."""
+
+    task: ClassVar[Literal["regression", "classification"]] = "classification"
+    scales_targets: ClassVar[bool] = False
+    one_function_per_class: ClassVar[bool] = True
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls()
 
     def _draws(self, mean, variance, key):
         half = normal(key, (_SOFTMAX_DRAWS // 2, *mean.shape), mean.dtype)
@@ -194,7 +249,7 @@ class Softmax(Likelihood):
         return jnp.take_along_axis(logits, label, axis=-1)
 
     def expected_log_prob(self, y, mean, variance, *, key):
-        """Average log probability over antithetic draws of the latents."""
+        """Average log probability over antithetic draws of the functions."""
         return jnp.mean(self._log_probs(y, mean, variance, key), axis=0)
 
     def log_prob(self, y, mean, variance, *, key):
@@ -212,10 +267,26 @@ class Softmax(Likelihood):
         return jax.random.categorical(key, f, axis=-1)[..., None].astype(f.dtype)
 
 
+@final
 class Poisson(Likelihood):
-    """Counts with rate `exp(f + log_rate)`; the offset is where the latent function starts from."""
+    """Counts with rate `exp(f + log_rate)`; the offset is where the function starts."""
 
     log_rate: Float[Array, " t"]
+    scales_targets: ClassVar[bool] = False
+
+    @classmethod
+    def start(cls, targets, *, noise, count_rate, dtype):
+        return cls(jnp.full((targets,), np.log(count_rate), dtype))
+
+    @classmethod
+    def refusal(cls, y):
+        wrong = y[(y < 0) | (y != np.round(y))]
+        if not wrong.size:
+            return None
+        return (
+            f"{wrong[0]:g}, but likelihood='poisson' needs counts: non-negative integers. "
+            "Use likelihood='gaussian' or 'student-t' for real-valued targets."
+        )
 
     def _log_rate(self, f):
         return jnp.minimum(f + self.log_rate, _MAX_LOG_RATE)
@@ -244,30 +315,12 @@ class Poisson(Likelihood):
         return jax.random.poisson(key, jnp.exp(self._log_rate(f)), f.shape).astype(f.dtype)
 
 
-LIKELIHOODS = ("gaussian", "student-t", "heteroscedastic", "bernoulli", "softmax", "poisson")
-
-
-def latent_width(name: str, targets: int, classes: int | None = None) -> int:
-    """How many latent functions a likelihood needs for `targets` columns (or `classes` labels)."""
-    if name == "heteroscedastic":
-        return 2 * targets
-    return int(classes or 0) if name == "softmax" else targets
-
-
-def make_likelihood(name: str, targets: int, noise: float, dtype, *, rate: float = 1.0) -> Likelihood:
-    """A likelihood at its initial parameters: `noise` is the scale of scaled targets, `rate` of counts."""
-    log_scale = jnp.full((targets,), np.log(noise), dtype)
-    match name:
-        case "gaussian":
-            return GaussianNoise(log_scale)
-        case "student-t":
-            return StudentT(log_scale, jnp.full((targets,), np.log(3.0), dtype))
-        case "heteroscedastic":
-            return Heteroscedastic(log_scale)
-        case "bernoulli":
-            return Bernoulli()
-        case "softmax":
-            return Softmax()
-        case "poisson":
-            return Poisson(jnp.full((targets,), np.log(rate), dtype))
-    raise ValueError(f"likelihood={name!r} is unknown; choose one of {', '.join(LIKELIHOODS)}.")
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "gaussian": GaussianNoise,
+    "student-t": StudentT,
+    "heteroscedastic": Heteroscedastic,
+    "poisson": Poisson,
+    "bernoulli": Bernoulli,
+    "softmax": Softmax,
+}
+"""Likelihoods by name. Add one of your own here, and the estimator of its task knows it."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from novidgp.numerics.random import normal
 
 
-class LatentLayer(eqx.Module):
+class LocalVariable(eqx.Module):
     """`h -> (h, w)`, `w ~ N(0, I)` of `width` columns."""
 
     width: int = eqx.field(static=True)

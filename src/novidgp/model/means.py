@@ -53,15 +53,15 @@ def linear_start(inputs: np.ndarray, outputs: int) -> np.ndarray:
     return weight
 
 
-def latent_start(inputs: np.ndarray, outputs: int, latent: int) -> np.ndarray:
-    """`linear_start` of a first layer whose last `latent` input columns are latent variables.
+def local_start(inputs: np.ndarray, outputs: int, local: int) -> np.ndarray:
+    """`linear_start` of a first layer whose last `local` input columns are local variables.
 
-    They are passed on as they are, after as much of the others as there is room for.
+    These are passed on unchanged, after as many directions of the other columns as there is room for.
     """
-    room = outputs - latent
+    room = outputs - local
     if room < 1:
-        return np.concatenate([linear_start(inputs[:, :-latent], outputs), np.zeros((latent, outputs))])
+        return np.concatenate([linear_start(inputs[:, :-local], outputs), np.zeros((local, outputs))])
     weight = np.zeros((inputs.shape[1], outputs))
-    weight[:-latent, :room] = linear_start(inputs[:, :-latent], room)
-    weight[-latent:, room:] = np.eye(latent)
+    weight[:-local, :room] = linear_start(inputs[:, :-local], room)
+    weight[-local:, room:] = np.eye(local)
     return weight

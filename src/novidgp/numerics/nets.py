@@ -1,12 +1,17 @@
-"""Small multi-layer perceptrons for generators and critics, applied to batches of rows."""
+"""Small multi-layer perceptrons for generators and critics, applied to batches of rows.
+
+`eqx.nn.MLP` works on single rows, has no learned slopes and other initial weights; this one is the paper's.
+"""
 
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+Activation = Literal["tanh", "sigmoid", "prelu", "relu", "silu", "gelu", "softplus", "sine"]
 ACTIVATIONS: dict[str, Callable] = {
     "tanh": jnp.tanh,
     "sigmoid": jax.nn.sigmoid,
@@ -38,13 +43,21 @@ class MLP(eqx.Module):
         return x @ self.weights[-1] + self.biases[-1]
 
 
+class NetworkShape(NamedTuple):
+    """What is left to choose once inputs and outputs are known."""
+
+    width: int
+    depth: int
+    activation: Activation
+
+
 def mlp(
     inputs: int,
     outputs: int,
     *,
     width: int,
     depth: int,
-    activation: str,
+    activation: Activation,
     output_scale: float = 1.0,
     dtype,
     key: PRNGKeyArray,

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-_ROW_MULTIPLE = 64
 _LARGEST_INPUT = 1e5
 """In training standard deviations: a stationary kernel is back at its prior long before, float32 finite."""
 
@@ -47,23 +46,3 @@ def standardiser(values: np.ndarray) -> Standardiser:
 def identity(columns: int) -> Standardiser:
     """Leaves the values as they are: labels and counts have no units."""
     return Standardiser(np.zeros(columns), np.ones(columns))
-
-
-def hold_out(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the rows to train on and of those to validate on."""
-    held = max(1, round(fraction * count))
-    if count - held < 2:
-        raise ValueError(
-            f"validation_fraction={fraction} leaves {count - held} of {count} rows to train on; lower it."
-        )
-    order = np.random.default_rng([seed, 2]).permutation(count)
-    return np.sort(order[held:]), np.sort(order[:held])
-
-
-def pad_rows(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows up to a multiple of 64, without targets: sets of similar size then share one compiled step."""
-    missing = -len(inputs) % _ROW_MULTIPLE
-    return (
-        np.concatenate([inputs, np.repeat(inputs[:1], missing, axis=0)]),
-        np.concatenate([targets, np.full((missing, targets.shape[1]), np.nan)]),
-    )

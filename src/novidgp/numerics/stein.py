@@ -4,7 +4,7 @@ Everything works on any target density known up to a constant: `score` and `crit
 `(k, d)` to rows of the same shape, each row on its own.
 
     import jax, jax.numpy as jnp
-    from novidgp.numerics import stein
+    from novidgp import stein
 
     score = jax.vmap(jax.grad(lambda x: -0.5 * jnp.sum(x**2)))          # target: N(0, I)
     samples = 1.0 + jax.random.normal(jax.random.key(0), (500, 3))      # q: N(1, I)
@@ -14,7 +14,8 @@ Everything works on any target density known up to a constant: `score` and `crit
 """
 
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,22 @@ from novidgp.numerics.random import normal
 Rows = Float[Array, "k d"]
 Field = Callable[[Rows], Rows]
 Trace = Callable[[Field, Rows], Float[Array, " k"]]
+TraceKind = Literal["hutchinson", "rademacher", "exact"]
+
+
+class TraceEstimator(Protocol):
+    """A trace that may need noise."""
+
+    def __call__(self, field: Field, x: Rows, *, key: PRNGKeyArray) -> Float[Array, " k"]:
+        """`tr(d field / d x)` for every row."""
+        ...
+
+
+def make_trace(kind: TraceKind, probes: int = 1) -> TraceEstimator:
+    """Hutchinson's estimate with Gaussian (`hutchinson`) or `rademacher` probes, or the `exact` trace."""
+    if kind == "exact":
+        return lambda field, x, *, key: exact_trace(field, x)
+    return partial(hutchinson_trace, probes=probes, kind="rademacher" if kind == "rademacher" else "gaussian")
 
 
 def hutchinson_trace(

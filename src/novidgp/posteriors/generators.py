@@ -1,30 +1,34 @@
 """Neural posteriors: noise in, inducing outputs of all layers out, jointly.
 
-`Implicit` is the paper's generator: a network pushes low-dimensional noise into the (much larger) space of
-inducing outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
+`ImplicitGenerator` is the paper's: a network maps low-dimensional noise into the much larger space of inducing
+outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
 
-`Smooth` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and score.
-Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family); the network makes
-it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
+`SmoothGenerator` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and a
+score. Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family). The network
+makes it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
+
+Both draw in *base coordinates* w, as flat rows, and map these to inducing outputs.
 """
 
+import abc
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from novidgp.model.dgp import DGP, Inducing
+from novidgp.model.dgp import Inducing
 from novidgp.numerics.linalg import solve_unit_lower
-from novidgp.numerics.nets import MLP, mlp
+from novidgp.numerics.nets import MLP, NetworkShape, mlp
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import Posterior, gaussian_start, propagate_samples
+from novidgp.posteriors.base import Posterior, propagate_samples
+from novidgp.posteriors.gaussian import gaussian_start
 
 Flat = Float[Array, "k dim"]
 Shapes = tuple[tuple[int, int], ...]
+Covariance = Literal["full", "diagonal"]
 
 
 def flatten(v: Inducing) -> Flat:
@@ -42,50 +46,69 @@ def unflatten(flat: Flat, shapes: Shapes) -> Inducing:
     )
 
 
-class Implicit(Posterior):
-    """The paper's generator: `V = bound * tanh(g(eps) / bound)`, the compactness constraint of Theorem 1."""
+class AbstractGenerator(Posterior):
+    """A posterior that is a map of base coordinates w, in which a critic can learn its score."""
+
+    shapes: eqx.AbstractVar[Shapes]
+    """`(m, p)` of every layer."""
+
+    @abc.abstractmethod
+    def sample_base(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat | None]:
+        """Draws of w, and the part of each that is not Gaussian noise; None where nothing is Gaussian noise."""
+
+    @abc.abstractmethod
+    def to_outputs(self, base: Flat) -> Inducing:
+        """The inducing outputs of base coordinates."""
+
+    @abc.abstractmethod
+    def to_base(self, v: Inducing) -> Flat:
+        """The inverse of `to_outputs`."""
+
+    @abc.abstractmethod
+    def pull_score(self, base_score: Flat) -> Inducing:
+        """`grad_V log q` from `grad_w log q`."""
+
+
+@final
+class ImplicitGenerator(AbstractGenerator):
+    """The paper's generator: `V = b tanh(g(eps) / b)` with the limit b, the compactness constraint of Theorem 1."""
 
     network: MLP
     shapes: Shapes = eqx.field(static=True)
-    bound: float = eqx.field(static=True)
+    output_limit: float = eqx.field(static=True)
 
-    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, None]:
-        """Draws as flat rows; no part of them is Gaussian, so there is nothing to denoise."""
+    def sample_base(self, count, *, key):
         weight = self.network.weights[0]
         raw = self.network(normal(key, (count, weight.shape[0]), weight.dtype))
-        return self.bound * jnp.tanh(raw / self.bound), None
+        return self.output_limit * jnp.tanh(raw / self.output_limit), None
 
-    def colour(self, white: Flat) -> Inducing:
-        """The draws themselves: this generator has no other coordinates."""
-        return unflatten(white, self.shapes)
+    def to_outputs(self, base):
+        return unflatten(base, self.shapes)
 
-    def whiten(self, v: Inducing) -> Flat:
-        """The inverse of `colour`."""
+    def to_base(self, v):
         return flatten(v)
 
-    def score(self, white_score: Flat) -> Inducing:
-        """A score over flat rows, by layer."""
-        return unflatten(white_score, self.shapes)
+    def pull_score(self, base_score):
+        return unflatten(base_score, self.shapes)
 
     def sample(self, count, *, key):
-        """Joint draws of all layers."""
-        return self.colour(self.white_draw(count, key=key)[0])
+        return self.to_outputs(self.sample_base(count, key=key)[0])
 
     def propagate(self, model, x, num_paths, *, key):
-        """Sample, then condition."""
         return propagate_samples(self, model, x, num_paths, key=key)
 
 
-class Smooth(Posterior):
+@final
+class SmoothGenerator(AbstractGenerator):
     """`V = mu + C w`, `w = xi + g(eps)`: `C = D (I + T)` is triangular per layer and output.
 
-    In the coordinates `w` every scale is one, so that the critic needs no normalisation; and
-    `H(V) = H(w) + log |C|` separates what is known from what has to be learned.
+    In the coordinates w every scale is one, so the critic needs no normalisation, and `H(V) = H(w) + log |C|`
+    separates what is known from what has to be learned.
     """
 
-    mean: tuple[Float[Array, "m p"], ...]
-    log_diagonal: tuple[Float[Array, "p m"], ...]
-    lower: tuple[Float[Array, "p m m"], ...] | None
+    mean: tuple[Float[Array, "_m _p"], ...]
+    log_diagonal: tuple[Float[Array, "_p _m"], ...]
+    lower: tuple[Float[Array, "_p _m _m"], ...] | None
     network: MLP | None
 
     @property
@@ -94,28 +117,28 @@ class Smooth(Posterior):
         return tuple((len(mean), mean.shape[1]) for mean in self.mean)
 
     def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat:
-        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part; 0 without network."""
+        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part; 0 without a network."""
         if self.network is None:
             return jnp.zeros((count, sum(math.prod(shape) for shape in self.shapes)), self.mean[0].dtype)
         weight = self.network.weights[0]
         return self.network(normal(key, (count, weight.shape[0]), weight.dtype))
 
-    def white_draw(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat]:
+    def sample_base(self, count, *, key):
         """`w = xi + g(eps)`, and `g(eps)` alone: the target of denoising score matching."""
         network_key, noise_key = jax.random.split(key)
         shift = self.displacement(count, key=network_key)
         return shift + normal(noise_key, shift.shape, shift.dtype), shift
 
-    def colour(self, white: Flat) -> Inducing:
+    def to_outputs(self, base):
         """`V = mu + C w`."""
         draws = []
-        for index, (mean, w) in enumerate(zip(self.mean, unflatten(white, self.shapes), strict=True)):
+        for index, (mean, w) in enumerate(zip(self.mean, unflatten(base, self.shapes), strict=True)):
             if self.lower is not None:
                 w = w + jnp.einsum("pij,kjp->kip", jnp.tril(self.lower[index], -1), w)
             draws.append(mean + jnp.exp(self.log_diagonal[index]).T * w)
         return tuple(draws)
 
-    def scales(self) -> tuple[Float[Array, "p m m"], ...]:
+    def scales(self) -> tuple[Float[Array, "_p _m _m"], ...]:
         """The factors `C = D (I + T)`."""
         factors = []
         for index, log_diagonal in enumerate(self.log_diagonal):
@@ -125,8 +148,8 @@ class Smooth(Posterior):
             factors.append(jnp.exp(log_diagonal)[..., None] * unit)
         return tuple(factors)
 
-    def with_last(self, mean: Float[Array, "m p"], scale: Float[Array, "p m m"]) -> "Smooth":
-        """The same, but for the Gaussian part of the last layer."""
+    def with_last(self, mean: Float[Array, "m p"], scale: Float[Array, "p m m"]) -> "SmoothGenerator":
+        """A copy with the last layer's mean and scale replaced."""
         diagonal = jnp.diagonal(scale, axis1=-2, axis2=-1)
         parts: list = [mean, jnp.log(diagonal)]
         if self.lower is not None:
@@ -135,18 +158,18 @@ class Smooth(Posterior):
             lambda g: [part[-1] for part in (g.mean, g.log_diagonal, g.lower) if part], self, parts
         )
 
-    def whiten(self, v: Inducing) -> Flat:
+    def to_base(self, v):
         """`w = C^-1 (V - mu)`."""
-        whitened = []
+        base = []
         for index, (mean, draw) in enumerate(zip(self.mean, v, strict=True)):
             w = (draw - mean) / jnp.exp(self.log_diagonal[index]).T
-            whitened.append(w if self.lower is None else self._solve(index, w, transpose=False))
-        return flatten(tuple(whitened))
+            base.append(w if self.lower is None else self._solve(index, w, transpose=False))
+        return flatten(tuple(base))
 
-    def score(self, white_score: Flat) -> Inducing:
+    def pull_score(self, base_score):
         """`grad_V log q = C^-T grad_w log q`."""
         scores = []
-        for index, r in enumerate(unflatten(white_score, self.shapes)):
+        for index, r in enumerate(unflatten(base_score, self.shapes)):
             if self.lower is not None:
                 r = self._solve(index, r, transpose=True)
             scores.append(r / jnp.exp(self.log_diagonal[index]).T)
@@ -160,41 +183,38 @@ class Smooth(Posterior):
         return jnp.transpose(solved, (2, 1, 0))
 
     def sample(self, count, *, key):
-        """Joint draws of all layers."""
-        return self.colour(self.white_draw(count, key=key)[0])
+        return self.to_outputs(self.sample_base(count, key=key)[0])
 
     def propagate(self, model, x, num_paths, *, key):
-        """Given eps the posterior is Gaussian, layer by layer, and integrates out row by row."""
+        """Given eps the posterior is Gaussian in every layer and integrates out row by row."""
         noise_key, path_key = jax.random.split(key)
-        centres = self.colour(self.displacement(num_paths, key=noise_key))
+        centres = self.to_outputs(self.displacement(num_paths, key=noise_key))
         return model.propagate(x, centres, scales=model.whiten_scales(self.scales()), key=path_key)
 
 
-def make_generator(
-    kind: Literal["smooth", "implicit"],
-    model: DGP,
-    network: Mapping[str, Any] | None,
+def smooth_generator(
+    start: tuple[Float[Array, "_m _p"], ...],
+    network: NetworkShape | None,
     *,
     noise_dim: int,
-    covariance: Literal["full", "diagonal"] = "full",
-    compact: float,
-    hidden_scale: float,
-    final_scale: float,
+    covariance: Covariance = "full",
+    initial_hidden_std: float,
+    initial_final_std: float,
     key: PRNGKeyArray,
-) -> Implicit | Smooth:
-    """A generator at its start; `network` has the settings of `nets.mlp`, None leaves a Gaussian."""
-    shapes = model.inducing_shapes()
-    size, dtype = sum(math.prod(shape) for shape in shapes), model.layers[0].inducing.dtype
+) -> SmoothGenerator:
+    """A smooth generator around the inducing outputs `start`; without a network it is a Gaussian."""
+    mean, log_diagonal, lower = gaussian_start(start, initial_hidden_std, initial_final_std)
+    net = None
+    if network is not None:
+        size, dtype = sum(v.size for v in start), start[0].dtype
+        net = mlp(noise_dim, size, **network._asdict(), output_scale=0.3, dtype=dtype, key=key)
+    return SmoothGenerator(mean, log_diagonal, lower if covariance == "full" else None, net)
 
-    def net(scale: float) -> MLP:
-        return mlp(noise_dim, size, **network or {}, output_scale=scale, dtype=dtype, key=key)
 
-    if kind == "implicit":
-        return Implicit(net(1.0), shapes, compact)
-    mean, log_diagonal, lower = gaussian_start(model, hidden_scale, final_scale)
-    return Smooth(
-        mean,
-        log_diagonal,
-        lower if covariance == "full" else None,
-        None if network is None else net(0.3),
-    )
+def implicit_generator(
+    shapes: Shapes, network: NetworkShape, *, noise_dim: int, output_limit: float, dtype, key: PRNGKeyArray
+) -> ImplicitGenerator:
+    """An implicit generator with random weights."""
+    size = sum(math.prod(shape) for shape in shapes)
+    net = mlp(noise_dim, size, **network._asdict(), dtype=dtype, key=key)
+    return ImplicitGenerator(net, shapes, output_limit)

@@ -1,29 +1,31 @@
 """What prediction returns: a mixture over posterior paths, in the user's units.
 
-Every path k gives the last layer's moments at a row, hence a component `p_k(y)`. The mixture is kept: its
-mean is the average of means, its variance follows from the law of total variance, its log density is a
-log-mean-exp of the components, and the sample axis never leaves this module.
+Every path k gives the last layer's moments at a row, hence a component `p_k(y)`. The mixture is kept: its mean is the
+average of means, its variance follows from the law of total variance, its log density is a log-mean-exp of the
+components, and the path axis never leaves this module.
 
-All rows see the same path noise (common random numbers): a row's prediction does not depend on which other
-rows are asked for, nor on their order. Rows go through in blocks of one fixed size, so that memory is bounded
-and another row count compiles nothing new.
+All rows see the same path noise (common random numbers): a row's prediction does not depend on which other rows are
+asked for, nor on their order. Rows go through in blocks of one fixed size, so that another row count compiles nothing.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp, ndtr
+from jaxtyping import PRNGKeyArray
 
-from novidgp.inference.base import Fitted
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
+from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
-from novidgp.numerics.scaling import Standardiser
+from novidgp.numerics.scaling import Standardiser, identity
+from novidgp.posteriors.fitted import Fitted
 
 _LARGEST_BLOCK = 256
 _BLOCK_FLOATS = 2**24
@@ -33,23 +35,28 @@ _QUANTILE_DRAWS = 4_000
 
 @dataclasses.dataclass(frozen=True)
 class Predictive:
-    """The predictive distribution of a block of rows.
+    """The predictive distribution of some rows.
 
-    `latent` are the last layer's moments `(k, n, p)` in the model's units; `target` leads back to the user's.
-    The likelihood's parameters have the path axis too, `(k, t)`: paths may come from several models.
+    Every method works on the same paths, which were propagated once. `moments` are the last layer's, `(k, n, p)` in
+    the model's units, and take `8 k n p` bytes in single precision; `target` leads back to the user's units. The
+    likelihood's parameters have the path axis too: paths may come from several models.
     """
 
     likelihood: Likelihood
-    latent: Moments
+    moments: Moments
     target: Standardiser
-    key: jax.Array
-    local: bool = False
-    """Whether the model has a latent variable, whose draws belong to one row each."""
+    key: PRNGKeyArray
+    block_size: int
+    own_paths: bool = False
+    """Whether every row has paths of its own, as in models with a local variable."""
+
+    def __len__(self) -> int:
+        return self.moments.mean.shape[1]
 
     @functools.cached_property
     def _total(self) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = _total_moments(self.likelihood, self.latent)
-        return np.asarray(mean, np.float64), np.asarray(variance, np.float64)
+        mean, variance = self._over_blocks(lambda moments, _: _total_moments(self.likelihood, moments))
+        return mean, variance
 
     def mean(self) -> np.ndarray:
         """`E[y]`, `(n, t)`."""
@@ -61,70 +68,112 @@ class Predictive:
 
     def probabilities(self) -> np.ndarray:
         """Class probabilities `(n, classes)`; a Bernoulli likelihood has two."""
-        p = self._total[0]
-        p = np.clip(p, 0.0, 1.0)
+        p = np.clip(self._total[0], 0.0, 1.0)
         p = np.concatenate([1.0 - p, p], axis=1) if p.shape[1] == 1 else p
         return p / p.sum(1, keepdims=True)
 
     def quantile(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles of each target's marginal, `(n, q, t)`: exact for Gaussian noise, else from draws."""
+        levels = jnp.asarray(np.reshape(levels, -1))
         if isinstance(self.likelihood, GaussianNoise):
-            values = _mixture_quantiles(self.likelihood, self.latent, jnp.asarray(levels))
+            blocks = self._over_blocks(
+                lambda moments, _: _mixture_quantiles(self.likelihood, moments, levels)
+            )
         else:
-            values = _draw_quantiles(self.likelihood, self.latent, jnp.asarray(levels), self.key)
-        return self.target.shift + self.target.scale * np.asarray(values, np.float64)
+            blocks = self._over_blocks(
+                lambda moments, _: _draw_quantiles(self.likelihood, moments, levels, self.key)
+            )
+        return self.target.shift + self.target.scale * blocks
 
     def log_prob(self, y: np.ndarray) -> np.ndarray:
-        """`log p(y)` of the block's first rows, jointly over their targets; NaN ones are integrated out."""
-        y = np.concatenate([y, np.full((self.latent.mean.shape[1] - len(y), y.shape[1]), np.nan)])
-        observed = np.isfinite(y)
-        scaled = jnp.asarray(self.target.targets(y), self.latent.mean.dtype)
-        jacobian = np.sum(np.where(observed, np.log(self.target.scale), 0.0), axis=1)
-        rows = _log_density(self.likelihood, self.latent, scaled, self.key)
-        return np.asarray(rows, np.float64) - jacobian
+        """`log p(y)` of every row, `(n,)`, jointly over its targets `(n, t)`; NaN ones are integrated out."""
+        y = np.asarray(y, np.float64).reshape(len(self), -1)
+        scaled = self.target.targets(y)
+        jacobian = np.sum(np.where(np.isfinite(y), np.log(self.target.scale), 0.0), axis=1)
 
-    def sample(self, count: int, *, path_key: jax.Array, key: jax.Array) -> np.ndarray:
-        """`count` draws per row, `(count, n, t)`.
+        def density(moments, rows):
+            block = np.full((self.block_size, y.shape[1]), np.nan)
+            block[: rows.stop - rows.start] = scaled[rows]
+            return _log_density(self.likelihood, moments, jnp.asarray(block, moments.mean.dtype), self.key)
 
-        Blocks with the same `path_key` share the draws' paths; with a latent variable each row has its own.
+        return self._over_blocks(density) - jacobian
+
+    def sample(self, count: int, *, key: PRNGKeyArray) -> np.ndarray:
+        """`count` draws per row, `(count, n, t)`. A draw follows one path through all rows: it is a function.
+
+        With a local variable every row has its own paths.
         """
-        draws = _sample(self.likelihood, self.latent, count, None if self.local else path_key, key)
-        return self.target.shift + self.target.scale * np.asarray(draws, np.float64)
+        path_key, noise_key = jax.random.split(key)
+
+        def draw(moments, rows):
+            block_key = jax.random.fold_in(noise_key, rows.start)
+            draws = _sample(self.likelihood, moments, count, None if self.own_paths else path_key, block_key)
+            return jnp.moveaxis(draws, 0, 1)
+
+        return self.target.shift + self.target.scale * np.moveaxis(self._over_blocks(draw), 0, 1)
+
+    def _over_blocks(self, function: Callable[[Moments, slice], Any]) -> Any:
+        """A function of the moments of a block of rows, over all rows; its results have rows first."""
+        parts = []
+        for rows in _blocks(len(self), self.block_size):
+            count = rows.stop - rows.start
+            moments = Moments(*(_padded(m[:, rows], self.block_size) for m in self.moments))
+            result = function(moments, rows)
+            parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
+        return jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
 
-def predictives(
+def predict(
     fitted: Fitted,
-    inputs: np.ndarray,
-    scaling: tuple[Standardiser, Standardiser],
-    num_paths: int,
+    x: np.ndarray,
     *,
-    key: jax.Array,
-) -> Iterator[tuple[slice, Predictive]]:
-    """The predictive of raw `inputs`, block by block, with the rows that each block is for.
+    num_paths: int = 100,
+    key: PRNGKeyArray,
+    inputs: Standardiser | None = None,
+    targets: Standardiser | None = None,
+) -> Predictive:
+    """The predictive distribution at rows `x`, from `num_paths` posterior paths.
 
-    The last block is padded with zeros; `slice` says how many of its rows are real.
+    `inputs` and `targets` lead from the user's units to the model's; without them `x` and predictions are in the
+    model's own. Without targets of its own units a class has none: labels and counts need no scaling.
     """
-    input_scaling, target_scaling = scaling
     fitted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, fitted)
-    dtype = fitted.model.layers[0].inducing.dtype
     size = block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
-    for start in range(0, len(inputs), size):
-        rows = slice(start, min(start + size, len(inputs)))
-        block = np.zeros((size, inputs.shape[1]), dtype)
-        block[: rows.stop - start] = input_scaling.inputs(inputs[rows])
-        likelihood, latent = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
-        local = fitted.model.latent is not None
-        yield rows, Predictive(likelihood, latent, target_scaling, draw_key, local)
+    x = np.asarray(x)
+    likelihood, parts = None, []
+    with single_threaded_lapack():
+        for rows in _blocks(len(x), size):
+            block = np.zeros((size, x.shape[1]), fitted.model.dtype)
+            block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
+            likelihood, moments = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
+            parts.append(Moments(*(np.asarray(m)[:, : rows.stop - rows.start] for m in moments)))
+    assert likelihood is not None, "x has no rows"
+    moments = Moments(*(np.concatenate(m, axis=1) for m in zip(*parts, strict=True)))
+    target = identity(1) if targets is None else targets
+    return Predictive(likelihood, moments, target, draw_key, size, fitted.model.local_variable is not None)
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
     """Rows per block: a power of two for which the widest layer's basis stays near 64 MB."""
     layers = fitted.model.layers
-    layers = layers if fitted.model.latent is not None else layers[1:] or layers  # which have paths as inputs
+    if fitted.model.local_variable is None:
+        layers = layers[1:] or layers  # the first layer's inputs are the same for all paths
     widest = max(layer.inducing.shape[0] * layer.inducing.shape[1] for layer in layers)
     fits = max(_BLOCK_FLOATS // (num_paths * widest), 8)
     return min(_LARGEST_BLOCK, 2 ** (fits.bit_length() - 1))
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def _padded(moments: np.ndarray, size: int) -> np.ndarray:
+    """Moments of a block with rows repeated up to its size."""
+    missing = size - moments.shape[1]
+    return (
+        np.concatenate([moments, np.repeat(moments[:, :1], missing, axis=1)], axis=1) if missing else moments
+    )
 
 
 @eqx.filter_jit
@@ -144,37 +193,37 @@ def _propagate(fitted: Fitted, x, num_paths: int, key) -> tuple[Likelihood, Mome
         return jax.vmap(row, out_axes=1)(x)
 
     keys = key[None] if count == 1 else jax.random.split(key, count)
-    latent = jax.lax.map(through, (members, keys))
+    moments = jax.lax.map(through, (members, keys))
     likelihood = jax.tree.map(lambda a: jnp.repeat(a, share, axis=0), members.model.likelihood)
-    return likelihood, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), latent)
+    return likelihood, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), moments)
 
 
-def _moments(likelihood: Likelihood, latent: Moments):
+def _moments(likelihood: Likelihood, moments: Moments):
     """Mean and variance of y for every path and row."""
-    return jax.vmap(likelihood.moments, in_axes=1, out_axes=1)(*latent)
+    return jax.vmap(likelihood.moments, in_axes=1, out_axes=1)(*moments)
 
 
 @eqx.filter_jit
-def _total_moments(likelihood: Likelihood, latent: Moments):
-    mean, variance = _moments(likelihood, latent)
+def _total_moments(likelihood: Likelihood, moments: Moments):
+    mean, variance = _moments(likelihood, moments)
     return jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)
 
 
 @eqx.filter_jit
-def _log_density(likelihood: Likelihood, latent: Moments, y, key):
+def _log_density(likelihood: Likelihood, moments: Moments, y, key):
     def row(mean, variance, target):
         observed = jnp.isfinite(target)
         filled = jnp.where(observed, target, 0.0)
         terms = likelihood.log_prob(filled, mean, variance, key=key)
         return logsumexp(jnp.sum(jnp.where(observed, terms, 0.0), axis=-1)) - jnp.log(len(mean))
 
-    return jax.vmap(row, in_axes=(1, 1, 0))(*latent, y)
+    return jax.vmap(row, in_axes=(1, 1, 0))(*moments, y)
 
 
 @eqx.filter_jit
-def _mixture_quantiles(likelihood: GaussianNoise, latent: Moments, levels):
+def _mixture_quantiles(likelihood: GaussianNoise, moments: Moments, levels):
     """Bisection on the mixture's distribution function, `(n, q, t)`."""
-    mean, variance = _moments(likelihood, latent)
+    mean, variance = _moments(likelihood, moments)
     scale = jnp.sqrt(variance)
     targets = levels[:, None, None]
     low = jnp.broadcast_to(jnp.min(mean - 12.0 * scale, axis=0), (len(levels), *mean.shape[1:]))
@@ -191,30 +240,30 @@ def _mixture_quantiles(likelihood: GaussianNoise, latent: Moments, levels):
 
 
 @eqx.filter_jit
-def _draw_quantiles(likelihood: Likelihood, latent: Moments, levels, key):
+def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
     """Order statistics of draws, `(n, q, t)`: a quantile is always a value that can occur."""
-    latent_key, noise_key = jax.random.split(key)
+    function_key, noise_key = jax.random.split(key)
 
     def row(mean, variance):
         per_path = -(-_QUANTILE_DRAWS // len(mean))
-        noise = normal(latent_key, (per_path, *mean.shape), mean.dtype)
+        noise = normal(function_key, (per_path, *mean.shape), mean.dtype)
         draws = likelihood.sample(mean + jnp.sqrt(variance) * noise, key=noise_key)
         draws = jnp.sort(draws.reshape(-1, draws.shape[-1]), axis=0)
         rank = jnp.ceil(levels * len(draws)).astype(int) - 1
         return draws[jnp.clip(rank, 0, len(draws) - 1)]
 
-    return jax.lax.map(lambda moments: row(*moments), jax.tree.map(lambda m: jnp.swapaxes(m, 0, 1), latent))
+    return jax.lax.map(lambda moments: row(*moments), jax.tree.map(lambda m: jnp.swapaxes(m, 0, 1), moments))
 
 
 @eqx.filter_jit
-def _sample(likelihood: Likelihood, latent: Moments, count: int, path_key, key):
-    latent_key, noise_key = jax.random.split(key)
+def _sample(likelihood: Likelihood, moments: Moments, count: int, path_key, key):
+    function_key, noise_key = jax.random.split(key)
     if path_key is None:
-        shape = (count, latent.mean.shape[1])
-        path = jax.random.randint(jax.random.fold_in(key, 0), shape, 0, len(latent.mean))
-        mean, variance = (m[path, jnp.arange(shape[1])] for m in latent)
+        shape = (count, moments.mean.shape[1])
+        path = jax.random.randint(jax.random.fold_in(key, 0), shape, 0, len(moments.mean))
+        mean, variance = (m[path, jnp.arange(shape[1])] for m in moments)
     else:
-        path = jax.random.randint(path_key, (count, 1), 0, len(latent.mean))
-        mean, variance = latent.mean[path[:, 0]], latent.variance[path[:, 0]]
-    f = mean + jnp.sqrt(variance) * normal(latent_key, mean.shape, mean.dtype)
+        path = jax.random.randint(path_key, (count, 1), 0, len(moments.mean))
+        mean, variance = moments.mean[path[:, 0]], moments.variance[path[:, 0]]
+    f = mean + jnp.sqrt(variance) * normal(function_key, mean.shape, mean.dtype)
     return jax.tree.map(lambda a: a[path], likelihood).sample(f, key=noise_key)

@@ -7,32 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from novidgp import storage as persist
-from novidgp.inference.base import Fitted, Inference, State
-
-
-class Run(NamedTuple):
-    """All that a resumed run must know. Replaced as a whole, so that an interrupt never finds half of one."""
-
-    state: State
-    step: int = 0
-    recoveries: int = 0
-    best: Fitted | None = None
-    chunks: tuple[dict[str, np.ndarray], ...] = ()
-    notes: tuple[str, ...] = ()
-    verdict: str | None = None
-
-    def series(self, name: str) -> np.ndarray:
-        """One entry of the history."""
-        return np.concatenate([chunk[name] for chunk in self.chunks])
-
-    def history(self) -> dict[str, np.ndarray]:
-        """All chunks' records, joined."""
-        return {name: self.series(name) for name in (self.chunks[0] if self.chunks else ())}
-
-    def noting(self, note: str) -> "Run":
-        """The same run with one more note."""
-        return self._replace(notes=(*self.notes, note))
+from novidgp import storage
+from novidgp.inference.base import Inference, State
+from novidgp.training.run import Run
 
 
 class Checkpoint(NamedTuple):
@@ -43,21 +20,21 @@ class Checkpoint(NamedTuple):
 
     def save(self, run: Run) -> None:
         """Replace the file."""
-        arrays = persist.tree_to_arrays(run.state, "state")
-        arrays |= {} if run.best is None else persist.tree_to_arrays(run.best, "best")
+        arrays = storage.tree_to_arrays(run.state, "state")
+        arrays |= {} if run.best is None else storage.tree_to_arrays(run.best, "best")
         arrays |= {f"history/{name}": values for name, values in run.history().items()}
         metadata = {"kind": "checkpoint", "settings": self.settings, "jax": jax.__version__}
         metadata |= {"step": run.step, "recoveries": run.recoveries, "validated": run.best is not None}
         metadata |= {"history": list(run.history()), "notes": list(run.notes), "verdict": run.verdict}
-        persist.save(self.path, arrays, metadata)
+        storage.save(self.path, arrays, metadata)
 
     def load(self, template: State, inference: Inference) -> Run | None:
         """The run in the file, or None where there is none yet."""
         if not self.path.exists():
             return None
-        arrays, metadata = persist.load(self.path)
+        arrays, metadata = storage.load(self.path)
         if metadata.get("kind") != "checkpoint":
-            raise persist.ModelFileError(
+            raise storage.ModelFileError(
                 f"{self.path} is a saved model, not a checkpoint: there is nothing to resume."
             )
         theirs = metadata["settings"]
@@ -70,14 +47,14 @@ class Checkpoint(NamedTuple):
             hint = (
                 f" It was written with jax {metadata['jax']}." if metadata["jax"] != jax.__version__ else ""
             )
-            raise persist.ModelFileError(
+            raise storage.ModelFileError(
                 f"Checkpoint {self.path} belongs to another run; different: {', '.join(differing)}.{hint} "
                 f"Resume with the settings it was made with, or start over with resume=False."
             )
-        state = persist.arrays_to_tree(template, arrays, "state")
+        state = storage.arrays_to_tree(template, arrays, "state")
         best = None
         if metadata["validated"]:
-            best = persist.arrays_to_tree(jax.eval_shape(inference.fitted, template), arrays, "best")
+            best = storage.arrays_to_tree(jax.eval_shape(inference.fitted, template), arrays, "best")
         history = {name: arrays[f"history/{name}"] for name in metadata["history"]}
         return Run(
             state,

@@ -1,0 +1,37 @@
+"""Posteriors that hold inducing outputs themselves: one point, or the draws of parallel chains."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from novidgp.posteriors.base import Posterior, propagate_samples
+
+
+class Delta(Posterior):
+    """All mass on one point: the result of maximum likelihood."""
+
+    point: tuple[Float[Array, "_m _p"], ...]
+
+    def sample(self, count, *, key):
+        """The point, `count` times."""
+        return tuple(jnp.broadcast_to(v, (count, *v.shape)) for v in self.point)
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Paths differ by the layers' conditional noise only."""
+        return propagate_samples(self, model, x, num_paths, key=key)
+
+
+class Empirical(Posterior):
+    """Stored draws of parallel chains, `(chains, draws, m, p)` per layer."""
+
+    draws: tuple[Float[Array, "c s _m _p"], ...]
+
+    def sample(self, count, *, key):
+        """Draws in random order; each is used once before any is used twice."""
+        chains, length = self.draws[0].shape[:2]
+        order = jnp.resize(jax.random.permutation(key, chains * length), (count,))
+        return tuple(v.reshape(-1, *v.shape[2:])[order] for v in self.draws)
+
+    def propagate(self, model, x, num_paths, *, key):
+        """Sample, then condition."""
+        return propagate_samples(self, model, x, num_paths, key=key)

@@ -1,0 +1,48 @@
+"""The validation score of a run: the negative log predictive density of rows held out."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.model.dgp import Batch
+from novidgp.posteriors.fitted import Fitted
+
+_PATHS = 20
+_BLOCK_ROWS = 256
+
+
+def scorer(validation: Batch, key: PRNGKeyArray) -> Callable[[Fitted], float]:
+    """The negative log predictive density per row, with the same noise every time, so that scores compare."""
+    x, y = map(np.asarray, validation)
+    rows = min(_BLOCK_ROWS, len(x))
+    padding = -len(x) % rows
+    observed = int(np.isfinite(y).any(axis=1).sum())
+    x = np.concatenate([x, np.repeat(x[:1], padding, axis=0)])
+    y = np.concatenate([y, np.full((padding, y.shape[1]), np.nan, y.dtype)])
+    blocks = [jnp.asarray(a.reshape(-1, rows, a.shape[1])) for a in (x, y)]
+    return lambda fitted: -float(_log_likelihood(fitted, *blocks, key)) / observed
+
+
+@jax.jit
+def _log_likelihood(
+    fitted: Fitted, x: Float[Array, "b n d"], y: Float[Array, "b n t"], key: PRNGKeyArray
+) -> Float[Array, ""]:
+    """`sum_n log mean_s p(y_n | path s)`, over all members and over blocks of rows."""
+
+    def block(rows):
+        x, y, key = rows
+        path_key, likelihood_key = jax.random.split(key)
+
+        def member(fitted):
+            moments = fitted.posterior.propagate(fitted.model, x, _PATHS, key=path_key)
+            return fitted.model.data_term(
+                moments, y, bound="log_expected", num_paths=_PATHS, key=likelihood_key
+            )
+
+        terms = jax.lax.map(member, fitted.members())
+        return jnp.sum(jax.nn.logsumexp(terms, axis=0) - jnp.log(len(terms)))
+
+    return jnp.sum(jax.lax.map(block, (x, y, jax.random.split(key, len(x)))))
