@@ -16,6 +16,7 @@ from novidgp.bench.spec import Fit
 from novidgp.prediction.scores import Gaussian
 
 EXACT_GP_ROWS = 2_000
+MOST_TREES = {"regression": 500, "classification": 200}
 
 
 def unavailable_reason(fit: Fit, task: str, rows: int) -> str | None:
@@ -79,7 +80,7 @@ def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
     rare = 0 if classes is None else int(np.unique(y, return_counts=True)[1].min())
     folder = StratifiedKFold if rare >= 5 else KFold
     folds = list(folder(5, shuffle=True, random_state=fit.seed).split(X, y))
-    most = 500 if classes is None else 200
+    most = MOST_TREES[problem.task]
     best: tuple[float, int, dict[str, Any]] = (np.inf, 1, {})
     for leaves, least in ((8, 5), (8, 20), (31, 5), (31, 20)):
         options = {"max_leaf_nodes": leaves, "min_samples_leaf": least, "early_stopping": False}

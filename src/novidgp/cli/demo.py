@@ -28,16 +28,16 @@ def demo_command(
     console = out()
     start = time.perf_counter()
     output.mkdir(parents=True, exist_ok=True)
-    problems = demo_fits.problems(steps)
+    examples = demo_fits.examples(steps)
     fits = {}
     table = demo_fits.empty_table()
-    for problem in problems:
-        console.print(f"fitting {problem.name}: {problem.about}")
-        fits[problem.name] = pair = demo_fits.fit_both(problem, seed)
-        demo_fits.add_rows(table, problem, pair)
+    for example in examples:
+        console.print(f"fitting {example.name}: {example.about}")
+        fits[example.name] = pair = demo_fits.fit_both(example, seed)
+        demo_fits.add_rows(table, example, pair)
     console.print(table)
 
-    curve, pair = problems[0], fits[problems[0].name]
+    curve, pair = examples[0], fits[examples[0].name]
     bands = save_png(demo_fits.bands_figure(curve, pair), output / "bands.png")
     losses = {name: pair.ours.history_["loss"] for name, pair in fits.items()}
     training = save_png(training_curve(losses), output / "training.png")

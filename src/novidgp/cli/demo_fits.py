@@ -1,4 +1,4 @@
-"""The fits of the demo: two built-in problems, each with a deep GP and with scikit-learn's exact GP."""
+"""The fits of the demo: two built-in examples, each with a deep GP and with scikit-learn's exact GP."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EXACT = "exact GP"
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Example:
     """Training and test rows, and the settings of the deep GP."""
 
     name: str
@@ -43,11 +43,11 @@ class Pair:
     seconds: tuple[float, float]
 
 
-def problems(steps: int) -> list[Problem]:
+def examples(steps: int) -> list[Example]:
     """A curve that no single lengthscale fits, and a table of patients."""
     X, y = nonstationary_curve(200, seed=0)
     X_test, y_test = nonstationary_curve(1000, seed=1)
-    curve = Problem(
+    curve = Example(
         "curve",
         "200 noisy points; smooth, then a jump, then ever faster waves",
         X,
@@ -59,7 +59,7 @@ def problems(steps: int) -> list[Problem]:
     diabetes = load_dataset("diabetes")
     order = np.random.default_rng(0).permutation(len(diabetes))
     test, train = order[:88], order[88:]
-    patients = Problem(
+    patients = Example(
         "diabetes",
         f"{len(train)} patients, 10 measurements; {len(test)} held out",
         diabetes.X[train],
@@ -71,14 +71,14 @@ def problems(steps: int) -> list[Problem]:
     return [curve, patients]
 
 
-def fit_both(problem: Problem, seed: int) -> Pair:
+def fit_both(example: Example, seed: int) -> Pair:
     """Fit the deep GP, then the exact one."""
     start = time.perf_counter()
-    ours = novidgp.DGPRegressor(random_state=seed, **problem.settings).fit(problem.X, problem.y)
+    ours = novidgp.DGPRegressor(random_state=seed, **example.settings).fit(example.X, example.y)
     middle = time.perf_counter()
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RationalQuadratic(1.0, 1.0, (1e-3, 1e3), (1e-3, 1e5))
     kernel += WhiteKernel(0.1, (1e-5, 1e1))
-    exact = fit_exact_gp(kernel, problem.X, problem.y, seed=seed, normalize_y=True)
+    exact = fit_exact_gp(kernel, example.X, example.y, seed=seed, normalize_y=True)
     return Pair(ours, exact, (middle - start, time.perf_counter() - middle))
 
 
@@ -92,16 +92,16 @@ def empty_table() -> "Table":
     return table
 
 
-def add_rows(table: "Table", problem: Problem, pair: Pair) -> None:
+def add_rows(table: "Table", example: Example, pair: Pair) -> None:
     """Add one row for each of the two models."""
     models = {
-        f"deep GP, {problem.settings['num_layers']} layers": pair.ours.predictive(problem.X_test),
-        EXACT: pair.exact(problem.X_test),
+        f"deep GP, {example.settings['num_layers']} layers": pair.ours.predictive(example.X_test),
+        EXACT: pair.exact(example.X_test),
     }
     for index, (model, predictive) in enumerate(models.items()):
-        scores = regression_scores([predictive], problem.y_test, coverages=(0.5, 0.9))
+        scores = regression_scores([predictive], example.y_test, coverages=(0.5, 0.9))
         table.add_row(
-            problem.name if index == 0 else "",
+            example.name if index == 0 else "",
             model,
             f"{scores['rmse']:.4g}",
             f"{scores['nll']:.3f}",
@@ -112,14 +112,14 @@ def add_rows(table: "Table", problem: Problem, pair: Pair) -> None:
         )
 
 
-def bands_figure(problem: Problem, pair: Pair) -> "Figure":
+def bands_figure(example: Example, pair: Pair) -> "Figure":
     """Both predictive distributions along the curve and a little beyond its ends."""
     x = np.linspace(-1.15, 1.15, 461)
     panels = [
         _bands("deep GP, 2 layers", x, pair.ours.predictive(x[:, None]), OURS),
         _bands(f"{EXACT} (scikit-learn)", x, pair.exact(x[:, None]), PEER),
     ]
-    return predictive_bands(panels, problem.X[:, 0], problem.y)
+    return predictive_bands(panels, example.X[:, 0], example.y)
 
 
 def _bands(title: str, x: np.ndarray, predictive: Distribution, color: str) -> Bands:
