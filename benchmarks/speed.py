@@ -57,7 +57,7 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     import jax
     import jax.numpy as jnp
 
-    from novidgp.inference import make_inference
+    from novidgp.inference import make_method, prepare
     from novidgp.model.build import ModelConfig, build_model
     from novidgp.model.dgp import Batch
     from novidgp.numerics.linalg import single_threaded_lapack
@@ -67,7 +67,7 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     config = ModelConfig(num_layers=layers, num_inducing=INDUCING, hidden_dim=HIDDEN, kernel_sharing=sharing)
     model = build_model(config, X, seed=0)
     draws = {"dsvi": "num_paths", "novi": "num_samples"}[method]
-    inference = make_inference(method, batch, 1000, **{draws: samples}, **options)
+    inference = prepare(make_method(method, {draws: samples, **options}), batch, 1000)
     state = jax.jit(lambda key: inference.init(model, data, key=key))(jax.random.key(0))
     chunk = 10
 
