@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from novidgp.bench.baselines import MOST_TREES, gaussian, hist_gb
+from novidgp.bench.baselines import MOST_TREES, hist_gb
 from novidgp.bench.problems import Problem
-from novidgp.bench.scoring import COVERAGE_LEVELS, Classification, score, thin
+from novidgp.bench.scoring import COVERAGE_LEVELS, Classification, from_predictive, score, thin
 from novidgp.bench.spec import Fit
 from novidgp.prediction.scores import Gaussian
 
@@ -20,7 +20,7 @@ def regression_problem(rows=200):
 
 def test_a_gaussian_method_is_scored_in_both_units():
     problem = regression_problem()
-    scores = score(gaussian(lambda X: Gaussian(np.sign(X[:, 0]), np.full(len(X), 0.1))), problem)
+    scores = score(from_predictive(lambda X: Gaussian(np.sign(X[:, 0]), np.full(len(X), 0.1))), problem)
     rmse = np.sqrt(np.mean((problem.y_test - np.sign(problem.X_test[:, 0])) ** 2))
     assert scores["rmse"] == pytest.approx(rmse)
     assert scores["rmse_raw"] == pytest.approx(20 * rmse)

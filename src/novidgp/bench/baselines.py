@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from novidgp.bench.problems import Problem
-from novidgp.bench.scoring import Classification, Regression
+from novidgp.bench.scoring import Classification, Regression, from_predictive
 from novidgp.bench.spec import Fit
 from novidgp.prediction.scores import Gaussian
 
@@ -36,7 +36,7 @@ def exact_gp(fit: Fit, problem: Problem) -> Regression:
 
     kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(cast(Any, np.full(problem.X.shape[1], 2.0)), (5e-2, 1e3))
     kernel += WhiteKernel(0.05, (1e-6, 2.0))
-    return gaussian(fit_exact_gp(kernel, problem.X, problem.y, starts=3, seed=fit.seed))
+    return from_predictive(fit_exact_gp(kernel, problem.X, problem.y, starts=3, seed=fit.seed))
 
 
 def fit_exact_gp(
@@ -101,20 +101,7 @@ def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
     if classes is not None:
         return Classification(trees.predict_proba, trees.classes_)
     sd = np.sqrt(total / len(y))
-    return gaussian(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
-
-
-def gaussian(predictive: Callable[[np.ndarray], Gaussian]) -> Regression:
-    """A method whose predictive distribution is a Gaussian, given as a function of inputs."""
-
-    def moments(X, y):
-        found = predictive(X)
-        return found.means, found.log_prob(y[:, None])
-
-    def quantiles(X, levels):
-        return predictive(X).quantile(levels)[..., 0]
-
-    return Regression(moments, quantiles)
+    return from_predictive(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
 
 
 def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:

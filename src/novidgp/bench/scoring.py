@@ -7,6 +7,7 @@ import numpy as np
 
 from novidgp.bench.problems import Problem
 from novidgp.prediction.scores import (
+    Distribution,
     classification_scores,
     interval_bounds,
     interval_shares,
@@ -37,6 +38,19 @@ class Classification(NamedTuple):
     probabilities: Callable[[np.ndarray], np.ndarray]
     """`(n, classes)`, in the order of `classes`."""
     classes: np.ndarray
+
+
+def from_predictive(predictive: Callable[[np.ndarray], Distribution]) -> Regression:
+    """A regression method from a function that gives the predictive distribution at raw inputs."""
+
+    def moments(X, y):
+        found = predictive(X)
+        return found.mean()[:, 0], found.log_prob(y[:, None])
+
+    def quantiles(X, levels):
+        return predictive(X).quantile(np.asarray(levels))[..., 0]
+
+    return Regression(moments, quantiles)
 
 
 def score(method: Regression | Classification, problem: Problem) -> Scores:
