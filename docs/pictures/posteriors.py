@@ -2,7 +2,7 @@
 
 python docs/pictures/posteriors.py
 
-IWVI and IWVI-DREG are one curve: they differ in the gradient of the latent variable's encoder, and this model
+IWVI and IWVI-DREG are one curve: they differ in the gradient of the local variable's encoder, and this model
 has none. Maximum likelihood is a point.
 """
 
@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from novidgp.cli import demo_posterior
+from novidgp.inference import IPVI, IWVI, MaximumLikelihood
 from novidgp.plots import save_png
 
 OTHERS = {
-    "IPVI": ("ipvi", 4, {"num_samples": 64, "noise_dim": 8}),
-    "IWVI": ("iwvi", 2, {}),
-    "ML": ("ml", 2, {}),
+    "IPVI": (IPVI(num_samples=64, noise_dim=8), 4),
+    "IWVI": (IWVI(), 2),
+    "ML": (MaximumLikelihood(), 2),
 }
 
 methods = {name.replace("best Gaussian", "DSVI"): run for name, run in demo_posterior.METHODS.items()}

@@ -1,17 +1,71 @@
-"""Deep Gaussian processes with the posterior you choose."""
+"""Deep Gaussian processes with the posterior you choose.
 
+The estimators `DGPRegressor` and `DGPClassifier` follow scikit-learn. For work with JAX there is a functional API:
+`build_dgp`, `fit` and `predict`, with the methods in `inference` and the parts of a model in `kernels` and
+`likelihoods`.
+"""
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from novidgp import inference
     from novidgp.estimators import DGPClassifier, DGPRegressor, load_model
+    from novidgp.model import kernels, likelihoods
+    from novidgp.model.build import build_dgp
+    from novidgp.model.dgp import DGP, Batch
+    from novidgp.model.layers import GPLayer
+    from novidgp.numerics import stein
+    from novidgp.posteriors.fitted import Fitted
+    from novidgp.prediction.predictive import Predictive, predict
+    from novidgp.training.loop import FitResult, fit
 
     __version__: str
 
-__all__ = ["DGPClassifier", "DGPRegressor", "__version__", "load_model"]
+_HOMES = {
+    "DGPClassifier": "novidgp.estimators",
+    "DGPRegressor": "novidgp.estimators",
+    "load_model": "novidgp.estimators",
+    "DGP": "novidgp.model.dgp",
+    "Batch": "novidgp.model.dgp",
+    "GPLayer": "novidgp.model.layers",
+    "build_dgp": "novidgp.model.build",
+    "Fitted": "novidgp.posteriors.fitted",
+    "FitResult": "novidgp.training.loop",
+    "fit": "novidgp.training.loop",
+    "Predictive": "novidgp.prediction.predictive",
+    "predict": "novidgp.prediction.predictive",
+}
+_MODULES = {
+    "inference": "novidgp.inference",
+    "kernels": "novidgp.model.kernels",
+    "likelihoods": "novidgp.model.likelihoods",
+    "stein": "novidgp.numerics.stein",
+}
+
+__all__ = [
+    "DGP",
+    "Batch",
+    "DGPClassifier",
+    "DGPRegressor",
+    "FitResult",
+    "Fitted",
+    "GPLayer",
+    "Predictive",
+    "__version__",
+    "build_dgp",
+    "fit",
+    "inference",
+    "kernels",
+    "likelihoods",
+    "load_model",
+    "predict",
+    "stein",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `import novidgp` alone loads neither JAX nor NumPy, so the CLI starts at once."""
+    """Import on first use: `import novidgp` alone loads neither JAX nor NumPy, so the command starts at once."""
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
@@ -19,10 +73,10 @@ def __getattr__(name: str) -> Any:
             return version("novidgp")
         except PackageNotFoundError:
             return "0+unknown"
-    if name in __all__:
-        from novidgp import estimators
-
-        return getattr(estimators, name)
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'novidgp' has no attribute {name!r}")
 
 

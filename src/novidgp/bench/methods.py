@@ -11,6 +11,7 @@ from novidgp.bench import baselines
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, Scores, thin
 from novidgp.bench.spec import BASELINES, Fit
+from novidgp.prediction.scores import point_scores
 
 CURVE_ROWS = 1_000
 CURVE_CHUNK = 20
@@ -62,14 +63,14 @@ def make_estimator(fit: Fit, task: str) -> Any:
 def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Scores]:
     """A deep GP by any of our methods."""
     model = make_estimator(fit, problem.task)
-    chunk = fit.chunk or (CURVE_CHUNK if fit.curve else None)
-    model._train_options = {} if chunk is None else {"chunk": chunk}
     curve = Curve(model, problem) if fit.curve else None
+    chunk = fit.chunk or (CURVE_CHUNK if fit.curve else None)
+    watching: dict[str, Any] = {} if chunk is None else {"chunk": chunk}
     if curve is not None:
-        model._train_options |= {"callbacks": (curve,)}
+        watching["callbacks"] = (curve,)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # fewer rows than inducing points; divergence is kept
-        model.fit(problem.X, problem.y)
+        model.fit(problem.X, problem.y, **watching)
     if model.fit_status_ == "interrupted":
         raise KeyboardInterrupt
     facts: Scores = {
@@ -84,10 +85,8 @@ def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Sc
         return Classification(model.predict_proba, model.classes_), facts
 
     def moments(X, y):
-        mean, density = model._collect(
-            X, lambda block, _: block.mean(), lambda block, rows: block.log_prob(y[rows, None])
-        )
-        return mean[:, 0], density
+        predictive = model.predictive(X)
+        return predictive.mean()[:, 0], predictive.log_prob(y[:, None])
 
     return Regression(moments, model.predict_quantiles), facts
 
@@ -100,7 +99,7 @@ def _seconds_per_step(history: dict[str, np.ndarray]) -> float | None:
 
 
 class Curve:
-    """A callback of the trainer: test and training scores along the way, its own time not counted."""
+    """A callback of the trainer: test and training scores during the run, its own time not counted."""
 
     def __init__(self, model: Any, problem: Problem):
         from novidgp.numerics.scaling import identity, standardiser
@@ -118,7 +117,7 @@ class Curve:
         self._spent = 0.0
 
     def __call__(self, progress: Any) -> None:
-        """Add a point."""
+        """Score the present model and keep the point."""
         began = time.perf_counter()
         fitted = progress.fitted()
         point: dict[str, float] = {"step": progress.step, "seconds": progress.seconds - self._spent}
@@ -133,22 +132,17 @@ class Curve:
         """RMSE or share of errors, and mean negative log density."""
         import jax
 
-        from novidgp.prediction.predictive import predictives
+        from novidgp.prediction.predictive import predict
 
+        inputs, targets = self._scaling
         paths, key = int(self._model.num_predict_samples), jax.random.key(0)
-        wrong, densities = [], []
-        for rows, block in predictives(fitted, X, self._scaling, paths, key=key):
-            count, target = rows.stop - rows.start, y[rows]
-            if self._classes is None:
-                densities.append(block.log_prob(target[:, None])[:count])
-                wrong.append((block.mean()[:count, 0] - target) ** 2)
-            else:
-                chances = block.probabilities()[:count]
-                column = np.minimum(np.searchsorted(self._classes, target), len(self._classes) - 1)
-                seen = self._classes[column] == target
-                chosen = np.where(seen, chances[np.arange(count), column], 0.0)
-                densities.append(np.log(np.maximum(chosen, np.finfo(float).tiny)))
-                wrong.append(~seen | (np.argmax(chances, axis=1) != column))
-        error = float(np.mean(np.concatenate(wrong)))
-        error = error**0.5 if self._classes is None else error
-        return error, float(-np.mean(np.concatenate(densities)))
+        predictive = predict(fitted, X, num_paths=paths, key=key, inputs=inputs, targets=targets)
+        if self._classes is None:
+            scores = point_scores(y, predictive.mean()[:, 0], predictive.log_prob(y[:, None]))
+            return scores["rmse"], scores["nll"]
+        chances = predictive.probabilities()
+        column = np.minimum(np.searchsorted(self._classes, y), len(self._classes) - 1)
+        seen = self._classes[column] == y
+        chosen = np.where(seen, chances[np.arange(len(y)), column], 0.0)
+        wrong = ~seen | (np.argmax(chances, axis=1) != column)
+        return float(np.mean(wrong)), float(-np.mean(np.log(np.maximum(chosen, np.finfo(float).tiny))))

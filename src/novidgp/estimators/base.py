@@ -25,16 +25,18 @@ from novidgp.estimators.checks import (
     explain_text,
 )
 from novidgp.estimators.saving import save_estimator
-from novidgp.inference import METHODS, Method, Starts, make_method
-from novidgp.model.build import LARGEST_SEED, ModelConfig, starting_models
+from novidgp.inference import METHODS, Method, make_method
+from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
+from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import identity, standardiser
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.loop import Callback, FitResult, fit
 
+LARGEST_SEED = 2**31 - 1
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
 
@@ -180,9 +182,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         """Scale, build, train, and keep the result. `y` is `(n, t)`."""
         use_compilation_cache()
         seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
+        streams = Streams(jax.random.key(seed))
         held_out = None
         if self.validation_fraction is not None:
-            kept, held = hold_out(len(X), float(self.validation_fraction), np.random.default_rng([seed, 2]))
+            kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             X, y, held_out = X[kept], y[kept], (X[held], y[held])
         if config.num_inducing > len(X):
             warnings.warn(
@@ -206,13 +209,14 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             if held_out is not None:
                 validation = batch(inputs.inputs(held_out[0]), targets.targets(held_out[1]))
             result = fit(
-                starting_models(config, scaled[0], seed=seed, starts=starts),
-                method if starts == 1 else Starts(method),
+                starting_models(config, scaled[0], key=streams.key("model"), starts=starts),
+                method,
                 batch(*rows),
                 steps=steps,
-                key=jax.random.key(seed),
+                starts=starts,
+                key=streams.key("training"),
                 batch_size=None if full_batch else int(self.batch_size),
-                num_data=len(rows[0]),
+                num_data=len(X),
                 validation=validation,
                 patience=None if validation is None else self.patience,
                 plateau=self.patience if validation is None else None,
@@ -233,8 +237,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.input_scaling_, self.target_scaling_ = inputs, targets
         self.config_ = config
         self.method_ = method
-        self.num_data_ = len(rows[0])
+        self.num_data_ = len(X)
         self.seed_ = seed
+        self.prediction_seed_ = streams.integer("predictions")
         self._keep(result)
 
     def _keep(self, result: FitResult) -> None:
@@ -255,7 +260,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 self._fitted(),
                 X,
                 num_paths=int(self.num_predict_samples),
-                key=jax.random.key(self.seed_),
+                key=jax.random.key(self.prediction_seed_),
                 inputs=self.input_scaling_,
                 targets=self.target_scaling_,
             )

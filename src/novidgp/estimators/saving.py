@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from novidgp import storage
-from novidgp.inference import METHODS, Method, Starts, prepare
+from novidgp.inference import METHODS, Method, prepare
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision
@@ -39,6 +39,7 @@ def save_estimator(estimator: Any, path: str | Path, extra: dict[str, Any] | Non
             "starts": int(estimator.starts),
         },
         "seed": estimator.seed_,
+        "prediction_seed": estimator.prediction_seed_,
         "n_iter": estimator.n_iter_,
         "fit_status": estimator.fit_status_,
         "fit_notes": list(estimator.fit_notes_),
@@ -85,6 +86,7 @@ def restore_estimator(
     }
     estimator.n_features_in_ = metadata["n_features_in"]
     estimator.seed_ = metadata["seed"]
+    estimator.prediction_seed_ = metadata["prediction_seed"]
     estimator.n_iter_ = metadata["n_iter"]
     estimator.fit_status_ = metadata["fit_status"]
     estimator.fit_notes_ = tuple(metadata["fit_notes"])
@@ -103,11 +105,13 @@ def _template(
 ) -> Fitted:
     """The structure, shapes and types of what a method fits to a model of `width` inputs."""
 
+    key = jax.random.key(0)
+
     def start() -> Fitted:
-        model = starting_models(config, np.zeros((1, width)), seed=0, starts=starts)
-        inference = prepare(method if starts == 1 else Starts(method), num_data, steps)
+        model = starting_models(config, np.zeros((1, width)), key=key, starts=starts)
+        inference = prepare(method, num_data, steps, starts=starts)
         batch = Batch(*(jnp.zeros((1, columns), config.dtype) for columns in (width, config.num_targets)))
-        return inference.fitted(inference.init(model, batch, key=jax.random.key(0)))
+        return inference.fitted(inference.init(model, batch, key=key))
 
     with precision(config.dtype):
         return jax.eval_shape(start)
@@ -148,6 +152,7 @@ def _from_layout_1(
         renamed[key] = value
     return renamed, metadata | {
         "config": config,
+        "prediction_seed": metadata["seed"],
         "method": method | {"name": name, "options": kept, "starts": method.get("starts", 1)},
     }
 

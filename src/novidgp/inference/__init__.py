@@ -6,7 +6,7 @@ from typing import Any
 from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.dsvi import DSVI
-from novidgp.inference.ensembles import Starts, prepare, with_snapshots, with_starts
+from novidgp.inference.ensembles import prepare, with_snapshots, with_starts
 from novidgp.inference.frozen import Frozen, with_frozen_model
 from novidgp.inference.ipvi import IPVI
 from novidgp.inference.iwvi import IWVI, IWVIDReG
@@ -64,7 +64,6 @@ __all__ = [
     "MaximumLikelihood",
     "Method",
     "NOVIPaper",
-    "Starts",
     "make_method",
     "prepare",
     "with_frozen_model",

@@ -13,7 +13,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from novidgp.inference.options import check_options
-from novidgp.model.dgp import DGP, Batch
+from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.posteriors.fitted import Fitted
 
 State = Any
@@ -80,8 +80,10 @@ class Method(abc.ABC):
         check_options(self)
 
     @abc.abstractmethod
-    def algorithm(self, num_data: int, steps: int, *, step_scale: float = 1.0) -> Inference:
+    def algorithm(self, num_data: Count, steps: int, *, step_scale: float = 1.0) -> Inference:
         """The method for a training set of `num_data` rows, with learning-rate schedules over `steps`.
+
+        `num_data` may be traced: it is an argument of the compiled step, so do not branch on it in Python.
 
         `step_scale` multiplies the learning rates: the trainer lowers it after a divergence.
         """

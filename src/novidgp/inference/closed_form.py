@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from novidgp.model.dgp import DGP, Batch, row_weight
+from novidgp.model.dgp import DGP, Batch, Count, row_weight
 from novidgp.model.layers import GPLayer
 from novidgp.model.likelihoods import GaussianNoise
 from novidgp.numerics.linalg import add_jitter, inverse_cholesky
@@ -64,7 +64,7 @@ def closed_form_gaussian(
     h: Float[Array, "*k n d"],
     shift: Float[Array, "k m p"],
     batch: Batch,
-    num_data: int,
+    num_data: Count,
     rate: float,
 ) -> tuple[Statistics, Float[Array, "m p"], Float[Array, "p m m"]]:
     """The statistics with this batch in them, and the mean and scale `C` of the best Gaussian.
@@ -73,9 +73,8 @@ def closed_form_gaussian(
     a full batch replaces them. `shift` displaces the draws by `C shift_k`, which the mean allows for. No gradient
     passes.
     """
-    weight_of_batch = 1.0
-    if batch.x.shape[0] < num_data:
-        weight_of_batch = jnp.maximum(rate, 1.0 / (statistics.batches + 1.0))
+    partial_weight = jnp.maximum(rate, 1.0 / (statistics.batches + 1.0))
+    weight_of_batch = jnp.where(batch.x.shape[0] < num_data, partial_weight, 1.0).astype(model.dtype)
     model, h, shift = jax.lax.stop_gradient((model, h, shift))
     layer, likelihood = model.layers[-1], model.likelihood
     assert isinstance(likelihood, GaussianNoise)

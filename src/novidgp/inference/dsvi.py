@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.optim import adam, ascend
-from novidgp.model.dgp import DGP, Batch
+from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
 
@@ -39,7 +39,7 @@ def kl_divergence(model: DGP, posterior: GaussianPosterior) -> Float[Array, ""]:
 
 
 def evidence_lower_bound(
-    fitted: Fitted, batch: Batch, num_data: int, num_paths: int, *, key: PRNGKeyArray
+    fitted: Fitted, batch: Batch, num_data: Count, num_paths: int, *, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The bound on a minibatch, and its data term."""
     path_key, likelihood_key = jax.random.split(key)

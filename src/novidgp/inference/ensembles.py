@@ -5,8 +5,7 @@ rising long after test densities have begun to fall, and where the hyper-paramet
 start. A mixture over snapshots or over starts is a simple stand-in for a posterior over hyper-parameters.
 """
 
-import dataclasses
-from typing import ClassVar, NamedTuple, final
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from novidgp.inference.base import Inference, Method, State
+from novidgp.model.dgp import Count
 from novidgp.numerics.trees import stacked
 from novidgp.posteriors.fitted import Fitted
 
@@ -107,31 +107,27 @@ def with_starts(inference: Inference) -> Inference:
     return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
 
 
-def prepare(method: Method, num_data: int, steps: int, *, step_scale: float = 1.0) -> Inference:
-    """A method for one training run: its algorithm, with snapshots where the method keeps them."""
-    inference = method.algorithm(num_data, steps, step_scale=step_scale)
-    return with_snapshots(inference, steps) if method.keeps_snapshots(num_data) else inference
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Starts(Method):
-    """Another method, run side by side from several starts: for a stack of models instead of one."""
-
-    name: ClassVar[str] = "starts"
-    method: Method
-
-    def algorithm(self, num_data, steps, *, step_scale=1.0):
-        return with_starts(prepare(self.method, num_data, steps, step_scale=step_scale))
-
-
 class Plan(NamedTuple):
-    """The arguments of `prepare`. Hashed by value: it is the static argument of the compiled step."""
+    """A method for one training run. Hashed by value: it is the static argument of the compiled step."""
 
     method: Method
-    num_data: int
     steps: int
+    starts: int = 1
+    snapshots: bool = False
     step_scale: float = 1.0
 
-    def inference(self) -> Inference:
-        return prepare(self.method, self.num_data, self.steps, step_scale=self.step_scale)
+    def inference(self, num_data: Count) -> Inference:
+        """The method's algorithm, with snapshots and several starts where the plan has them."""
+        inference = self.method.algorithm(num_data, self.steps, step_scale=self.step_scale)
+        inference = with_snapshots(inference, self.steps) if self.snapshots else inference
+        return inference if self.starts == 1 else with_starts(inference)
+
+
+def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
+    """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading axis."""
+    return Plan(method, steps, starts, method.keeps_snapshots(num_data))
+
+
+def prepare(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Inference:
+    """The functions of a run over `num_data` rows."""
+    return make_plan(method, num_data, steps, starts=starts).inference(num_data)

@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.dsvi import kl_divergence
 from novidgp.inference.optim import adam, ascend
 from novidgp.inference.options import option
-from novidgp.model.dgp import DGP, Batch
+from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.nets import MLP, Activation, mlp
 from novidgp.numerics.random import normal
 from novidgp.posteriors.fitted import Fitted
@@ -105,15 +105,34 @@ def _gaussian(fitted: Fitted) -> tuple[DGP, GaussianPosterior]:
     return fitted.model, fitted.posterior
 
 
-def importance_bound(fitted: Fitted, w, proposal, batch: Batch, num_data: int, count: int, *, key):
-    """The bound on a minibatch; its data term and the normalised weights."""
+def importance_bound(
+    fitted: Fitted,
+    w: Float[Array, "k n w"] | None,
+    proposal: Proposal | None,
+    batch: Batch,
+    num_data: Count,
+    count: int,
+    *,
+    copies: int = 1,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, "k n"]]]:
+    """The bound on a minibatch that has every row `copies` times; its data term and the normalised weights."""
     ratios = log_ratios(fitted, batch, w, proposal, count, key=key)
-    data = fitted.model.total(jax.nn.logsumexp(ratios, axis=0) - np.log(count), num_data)
+    rows = jax.nn.logsumexp(ratios, axis=0) - np.log(count)
+    data = fitted.model.total(jnp.mean(rows.reshape(copies, -1), axis=0), num_data)
     return data - kl_divergence(*_gaussian(fitted)), (data, jax.nn.softmax(ratios, axis=0))
 
 
 def bound_gradients(
-    fitted: Fitted, encoder: Encoder | None, batch: Batch, num_data: int, count: int, gradient: str, *, key
+    fitted: Fitted,
+    encoder: Encoder | None,
+    batch: Batch,
+    num_data: Count,
+    count: int,
+    gradient: Literal["plain", "dreg"],
+    *,
+    copies: int = 1,
+    key: PRNGKeyArray,
 ):
     """The bound, its parts, and its gradients in (model and posterior, encoder): one pass for both.
 
@@ -131,7 +150,7 @@ def bound_gradients(
     (w, proposal), pull_back = jax.vjp(draw, encoder)
     (value, parts), (fitted_gradient, *slopes) = jax.value_and_grad(
         importance_bound, argnums=(0, 1, 2), has_aux=True
-    )(fitted, w, proposal, batch, num_data, count, key=path_key)
+    )(fitted, w, proposal, batch, num_data, count, copies=copies, key=path_key)
     if gradient == "dreg" and encoder is not None:
         slopes = [parts[1][..., None] * slopes[0], jax.tree.map(jnp.zeros_like, slopes[1])]
     (encoder_gradient,) = pull_back(tuple(slopes))
@@ -178,7 +197,14 @@ class AbstractIWVI(Method):
         def step(state, batch: Batch, *, key):
             rows = Batch(*(jnp.tile(a, (self.num_paths, 1)) for a in batch))
             value, (data, weights), (fitted_gradient, encoder_gradient) = bound_gradients(
-                state.fitted, state.encoder, rows, num_data, self.num_samples, self.gradient, key=key
+                state.fitted,
+                state.encoder,
+                rows,
+                num_data,
+                self.num_samples,
+                self.gradient,
+                copies=self.num_paths,
+                key=key,
             )
             fitted, fitted_opt = ascend(fitted_optimiser, fitted_gradient, state.fitted_opt, state.fitted)
             encoder, encoder_opt = ascend(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from novidgp.model.dgp import DGP
@@ -19,9 +20,9 @@ from novidgp.model.layers import GPLayer
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.model.local_variable import LocalVariable
 from novidgp.model.means import Linear, Zero, linear_start, local_start
+from novidgp.numerics.random import Streams
 from novidgp.numerics.trees import stacked
 
-LARGEST_SEED = 2**31 - 1
 _KMEANS_ROWS = 10_000
 _DEEPER = 0.01
 """Kernel variance of hidden layers after the first, relative to the first's."""
@@ -49,9 +50,9 @@ class ModelConfig(NamedTuple):
     dtype: str = "float32"
 
 
-def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
+def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndarray:
     """K-means centres of the inputs; rows of the inputs where k-means has too few distinct ones."""
-    rng = np.random.default_rng(seed)
+    rng = streams.numpy("inducing points")
     if len(inputs) > _KMEANS_ROWS:
         inputs = inputs[rng.choice(len(inputs), _KMEANS_ROWS, replace=False)]
     distinct = np.unique(inputs, axis=0)
@@ -60,7 +61,7 @@ def inducing_points(inputs: np.ndarray, count: int, seed: int) -> np.ndarray:
         spread = distinct.std(0) + 1e-3
         return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
     method: Any = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
-    return method(count, n_init=1, random_state=seed).fit(inputs).cluster_centers_
+    return method(count, n_init=1, random_state=streams.integer("k-means")).fit(inputs).cluster_centers_
 
 
 def _separate(sharing: str, index: int, final: bool) -> bool:
@@ -72,14 +73,15 @@ def _separate(sharing: str, index: int, final: bool) -> bool:
     return sharing == "separate" or (sharing == "auto" and index == 0 and not final)
 
 
-def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
+def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -> DGP:
     """A DGP at its start, for scaled training `inputs`."""
-    rng = np.random.default_rng([seed, 1])
+    streams = Streams(key)
+    rng = streams.numpy("layers")
     dtype = jnp.dtype(config.dtype)
-    points = inducing_points(inputs, config.num_inducing, seed)
+    points = inducing_points(inputs, config.num_inducing, streams)
     features = None
     if config.features is not None:
-        features = make_feature_map(config.features, inputs, dtype=dtype, seed=seed)
+        features = make_feature_map(config.features, inputs, dtype=dtype, key=streams.key("features"))
         inputs, points = features.evaluate(inputs), features.evaluate(points)
     width = inputs.shape[1]
     hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
@@ -132,8 +134,13 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, seed: int) -> DGP:
     return DGP(tuple(layers), likelihood, config.whiten, local, features)
 
 
-def starting_models(config: ModelConfig, inputs: np.ndarray, *, seed: int, starts: int) -> DGP:
+def starting_models(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, starts: int) -> DGP:
     """The model to start from, or several on a leading axis. The first is the same in both cases."""
-    others = np.random.default_rng([seed, 3]).integers(LARGEST_SEED, size=starts - 1)
-    models = [build_model(config, inputs, seed=int(number)) for number in (seed, *others)]
+    keys = [key, *(Streams(key).key("other starts", index) for index in range(1, starts))]
+    models = [build_model(config, inputs, key=key) for key in keys]
     return models[0] if starts == 1 else stacked(models)
+
+
+def build_dgp(inputs: np.ndarray, *, key: PRNGKeyArray, **settings: Any) -> DGP:
+    """A DGP at its start, for scaled training `inputs` `(n, d)`. Settings are the fields of `ModelConfig`."""
+    return build_model(ModelConfig(**settings), np.asarray(inputs), key=key)

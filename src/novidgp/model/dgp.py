@@ -22,6 +22,8 @@ Inducing = tuple[Float[Array, "k _m _p"], ...]
 """Draws of the inducing outputs: one array per layer, each with its own number of points and outputs."""
 Scales = tuple[Float[Array, "_p _m _m"], ...]
 """One covariance factor per layer and output."""
+Count = int | Float[Array, ""]
+"""A number of rows. In compiled programs it is an argument, so that other row counts compile nothing."""
 Bound = Literal["expected_log", "log_expected"]
 Scale = Float[Array, "p m m"] | None
 
@@ -143,7 +145,7 @@ class DGP(eqx.Module):
         self,
         v: Inducing,
         batch: Batch,
-        num_data: int,
+        num_data: Count,
         *,
         num_paths: int = 1,
         bound: Bound = "expected_log",
@@ -162,7 +164,7 @@ class DGP(eqx.Module):
         h: Float[Array, "*kn _d"],
         v: Inducing,
         batch: Batch,
-        num_data: int,
+        num_data: Count,
         *,
         num_paths: int = 1,
         bound: Bound = "expected_log",
@@ -175,12 +177,12 @@ class DGP(eqx.Module):
         return self.total(rows, num_data)
 
     @staticmethod
-    def total(rows: Float[Array, "*k n"], num_data: int) -> Float[Array, "*k"]:
+    def total(rows: Float[Array, "*k n"], num_data: Count) -> Float[Array, "*k"]:
         """The sum over a minibatch, scaled to the training set."""
         return row_weight(num_data, rows.shape[-1]) * jnp.sum(rows, axis=-1)
 
     def log_joint(
-        self, v: Inducing, batch: Batch, num_data: int, *, key: PRNGKeyArray, **options: Any
+        self, v: Inducing, batch: Batch, num_data: Count, *, key: PRNGKeyArray, **options: Any
     ) -> Float[Array, " k"]:
         """`log p(V) + log p(y | x, V)` of every draw, up to the bound chosen in `options`."""
         return self.log_prior(v) + self.log_likelihood(v, batch, num_data, key=key, **options)
@@ -219,9 +221,9 @@ def repeat_draws(v: Inducing, num_paths: int) -> Inducing:
     return tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
 
 
-def row_weight(num_data: int, batch_rows: int) -> float:
-    """The factor N/B, which lives here and nowhere else."""
-    return num_data / batch_rows
+def row_weight(num_data: Count, batch_rows: int) -> Float[Array, ""]:
+    """The factor N/B, which is here and nowhere else. A batch of N rows or more is all the data, padded."""
+    return num_data / jnp.minimum(batch_rows, num_data)
 
 
 def _draw(moments: Moments, *, key: PRNGKeyArray) -> Float[Array, "k n p"]:

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.means import linear_start
 from novidgp.numerics.nets import MLP, mlp
@@ -51,7 +51,9 @@ class FeatureMap(eqx.Module):
             return np.asarray(self(jnp.asarray(x, self.bypass.dtype)), np.float64)
 
 
-def make_feature_map(settings: dict[str, Any], inputs: np.ndarray, *, dtype, seed: int) -> FeatureMap:
+def make_feature_map(
+    settings: dict[str, Any], inputs: np.ndarray, *, dtype: Any, key: PRNGKeyArray
+) -> FeatureMap:
     """A feature map at its start, standardised on the scaled training `inputs`."""
     outputs = settings["outputs"] or inputs.shape[1]
     shape = {name: settings[name] for name in ("width", "depth", "activation")}
@@ -62,7 +64,7 @@ def make_feature_map(settings: dict[str, Any], inputs: np.ndarray, *, dtype, see
             **shape,
             output_scale=_START,
             dtype=dtype,
-            key=jax.random.key(seed),
+            key=key,
         )
         bypass = linear_start(inputs, outputs)
         values = inputs @ bypass + np.asarray(network(jnp.asarray(inputs, dtype)))

@@ -257,10 +257,10 @@ def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
 
 @eqx.filter_jit
 def _sample(likelihood: Likelihood, moments: Moments, count: int, path_key, key):
-    function_key, noise_key = jax.random.split(key)
+    function_key, noise_key, row_key = jax.random.split(key, 3)
     if path_key is None:
         shape = (count, moments.mean.shape[1])
-        path = jax.random.randint(jax.random.fold_in(key, 0), shape, 0, len(moments.mean))
+        path = jax.random.randint(row_key, shape, 0, len(moments.mean))
         mean, variance = (m[path, jnp.arange(shape[1])] for m in moments)
     else:
         path = jax.random.randint(path_key, (count, 1), 0, len(moments.mean))

@@ -4,6 +4,8 @@ import functools
 
 import numpy as np
 
+from novidgp.numerics.random import Streams
+
 _ROW_MULTIPLE = 64
 
 
@@ -27,18 +29,22 @@ def pad_rows(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.nd
     )
 
 
-@functools.lru_cache(maxsize=2)
-def _epoch_order(rows: int, seed: int, epoch: int) -> np.ndarray:
-    return np.random.default_rng([seed, epoch]).permutation(rows).astype(np.int32)
+class Minibatches:
+    """Rows of the minibatches: every epoch has its own order, cut into consecutive batches.
 
-
-def batch_indices(rows: int, size: int, seed: int, chunk: int, start: int) -> np.ndarray | None:
-    """Row numbers of `chunk` minibatches from step `start`; None where a batch is all the data.
-
-    Every epoch has its own order, cut into consecutive batches. A last partial batch is dropped.
+    A last partial batch is dropped.
     """
-    if size >= rows:
-        return None
-    per_epoch = rows // size
-    places = (divmod(step, per_epoch) for step in range(start, start + chunk))
-    return np.stack([_epoch_order(rows, seed, e)[i * size : (i + 1) * size] for e, i in places])
+
+    def __init__(self, rows: int, size: int, streams: Streams):
+        self._rows, self._size, self._streams = rows, size, streams
+        self._order = functools.lru_cache(maxsize=2)(self._new_order)
+
+    def _new_order(self, epoch: int) -> np.ndarray:
+        return self._streams.numpy("row order", epoch).permutation(self._rows).astype(np.int32)
+
+    def at(self, step: int, count: int) -> np.ndarray | None:
+        """Row numbers of `count` batches from `step` on; None where a batch is all the data."""
+        if self._size >= self._rows:
+            return None
+        places = (divmod(s, self._rows // self._size) for s in range(step, step + count))
+        return np.stack([self._order(e)[i * self._size : (i + 1) * self._size] for e, i in places])

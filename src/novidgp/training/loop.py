@@ -20,11 +20,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method, Prepared, State
-from novidgp.inference.ensembles import Plan
-from novidgp.model.dgp import DGP, Batch
+from novidgp.inference.ensembles import Plan, make_plan
+from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.linalg import single_threaded_lapack
+from novidgp.numerics.random import Streams
 from novidgp.posteriors.fitted import Fitted
-from novidgp.training.batches import batch_indices
+from novidgp.training.batches import Minibatches
 from novidgp.training.checkpoint import Checkpoint, digest
 from novidgp.training.memory import release_programs
 from novidgp.training.progress import progress_bar
@@ -76,6 +77,7 @@ def fit(
     key: PRNGKeyArray,
     batch_size: int | None = None,
     num_data: int | None = None,
+    starts: int = 1,
     validation: Batch | None = None,
     patience: int | None = None,
     plateau: int | None = None,
@@ -89,9 +91,10 @@ def fit(
 ) -> FitResult:
     """Fit `model` to `data` by `steps` steps of an inference method, on minibatches of `batch_size` rows.
 
-    Without a `batch_size` every step sees all rows. `num_data` is the number of rows that are data, if the last ones
-    are padding. After a chunk that ends in non-finite numbers the run goes back to where the chunk began and tries
-    again with other noise and 0.3 of the step size, four times in a row before it gives up (`diverged`).
+    Without a `batch_size` every step sees all rows. `num_data` is the number of rows that are data, if the last
+    ones are padding. With several `starts` the model's arrays have a leading axis of so many. After a chunk that
+    ends in non-finite numbers the run goes back to where the chunk began and tries again with other noise and 0.3
+    of the step size, four times in a row before it gives up (`diverged`).
 
     `patience` stops after so many chunks without a better validation score; `plateau` after so many chunks in which
     the smoothed loss fell by less than 0.001 (only without a validation set). A callback stops the run by returning
@@ -115,8 +118,10 @@ def fit(
         raise ValueError("resume=True needs the checkpoint's path. Pass checkpoint=PATH.")
 
     method = Prepared(method) if isinstance(method, Inference) else method
-    plan = Plan(method, len(data.x) if num_data is None else num_data, steps)
-    job = _Job(plan, Batch(*map(jnp.asarray, data)), batch_size, chunk, key, validation, diagnose)
+    num_data = len(data.x) if num_data is None else num_data
+    plan = make_plan(method, num_data, steps, starts=starts)
+    data = Batch(*map(jnp.asarray, data))
+    job = _Job(plan, data, num_data, batch_size, chunk, key, validation, diagnose)
     run, store = None, None
     if checkpoint is not None:
         settings = job.settings(model) | {"patience": patience, "plateau": plateau}
@@ -159,6 +164,7 @@ class _Job:
         self,
         plan: Plan,
         data: Batch,
+        num_data: int,
         batch_size: int,
         chunk: int,
         key: PRNGKeyArray,
@@ -166,19 +172,16 @@ class _Job:
         diagnose: bool,
     ):
         self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
-        self.inference = plan.inference()
+        self.num_data = jnp.asarray(num_data, data.x.dtype)
+        self.inference = plan.inference(num_data)
         self.diagnose = diagnose and self.inference.diagnose is not None
-        self.key, self.validation = key, validation
-        self.seed = int(jax.random.key_data(key)[-1])
-        self.init_key, self.step_key, validation_key = jax.random.split(key, 3)
-        self.score = None if validation is None else scorer(validation, validation_key)
-
-    def rows_at(self, step: int) -> np.ndarray | None:
-        """Row numbers of the minibatches of the chunk that begins at `step`."""
-        return batch_indices(len(self.data.x), self.batch_size, self.seed, self.chunk, step)
+        self.key, self.validation, self.streams = key, validation, Streams(key)
+        self.init_key, self.step_key = self.streams.key("init"), self.streams.key("steps")
+        self.minibatches = Minibatches(len(data.x), batch_size, self.streams)
+        self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
 
     def start(self, model: DGP) -> Run:
-        run = Run(_init(self.plan, model, self.data, self.init_key))
+        run = Run(_init(self.plan, self.num_data, model, self.data, self.init_key))
         if not _all_finite(run.state):
             raise ValueError(
                 "The initial state is not finite. Look for NaN or infinity in the model and the inputs."
@@ -187,19 +190,21 @@ class _Job:
 
     def template(self, model: DGP) -> State:
         """The shapes of the method's state."""
-        return jax.eval_shape(functools.partial(_init, self.plan), model, self.data, self.init_key)
+        init = functools.partial(_init, self.plan)
+        return jax.eval_shape(init, self.num_data, model, self.data, self.init_key)
 
     def settings(self, model: DGP) -> dict[str, Any]:
         """What a checkpoint must agree with: arguments, data and the text of the program."""
         program = _run_chunk.lower(
             self.plan,
+            self.num_data,
             self.template(model),
             self.data,
             self.step_key,
             0,
             0,
             0,
-            self.rows_at(0),
+            self.minibatches.at(0, self.chunk),
             chunk=self.chunk,
         )
         return {
@@ -217,9 +222,18 @@ class _Job:
         clock = time.perf_counter()
         plan = self.plan._replace(step_scale=STEP_SHRINK**run.recoveries)
         count = min(self.chunk, plan.steps - run.step)
-        rows = self.rows_at(run.step)
+        rows = self.minibatches.at(run.step, self.chunk)
         state, infos, finite = _run_chunk(
-            plan, run.state, self.data, self.step_key, run.recoveries, run.step, count, rows, chunk=self.chunk
+            plan,
+            self.num_data,
+            run.state,
+            self.data,
+            self.step_key,
+            run.recoveries,
+            run.step,
+            count,
+            rows,
+            chunk=self.chunk,
         )
         infos = {name: np.asarray(values)[:count] for name, values in infos.items()}
         if not (bool(finite) and np.isfinite(infos["loss"]).all()):
@@ -227,8 +241,9 @@ class _Job:
         measured = {}
         if self.diagnose:
             batch = self.data if rows is None else jax.tree.map(lambda a: a[rows[0]], self.data)
-            key = jax.random.fold_in(jax.random.fold_in(self.init_key, 1), run.step)
-            measured = {name: float(value) for name, value in _diagnose(plan, state, batch, key).items()}
+            key = self.streams.key("diagnose", run.step)
+            found = _diagnose(plan, self.num_data, state, batch, key)
+            measured = {name: float(value) for name, value in found.items()}
         if self.score is not None:
             fitted = self.inference.fitted(state)
             measured["validation_nll"] = self.score(fitted)
@@ -242,19 +257,19 @@ class _Job:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _init(plan: Plan, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
+def _init(plan: Plan, num_data: Count, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
-    state = plan.inference().init(model, data, key=key)
+    state = plan.inference(num_data).init(model, data, key=key)
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="chunk")
-def _run_chunk(plan: Plan, state, data, key, attempt, start, count, indices, *, chunk):
+def _run_chunk(plan: Plan, num_data, state, data, key, attempt, start, count, indices, *, chunk):
     """`count` steps from `start`: the new state, each info as `(chunk,)`, whether the state is finite.
 
     The trip count is an argument, so that a shorter last chunk needs no program of its own.
     """
-    step = jax.jit(plan.inference().step)  # traced once for the shapes and the loop
+    step = jax.jit(plan.inference(num_data).step)  # traced once for the shapes and the loop
     key = jax.random.fold_in(key, attempt)
 
     def advance(i, state):
@@ -273,9 +288,11 @@ def _run_chunk(plan: Plan, state, data, key, attempt, start, count, indices, *, 
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _diagnose(plan: Plan, state: State, batch: Batch, key: PRNGKeyArray) -> dict[str, jax.Array]:
+def _diagnose(
+    plan: Plan, num_data: Count, state: State, batch: Batch, key: PRNGKeyArray
+) -> dict[str, jax.Array]:
     """What the method measures between chunks."""
-    diagnose = plan.inference().diagnose
+    diagnose = plan.inference(num_data).diagnose
     assert diagnose is not None
     return diagnose(state, batch, key=key)
 

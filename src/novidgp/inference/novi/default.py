@@ -15,6 +15,7 @@ from functools import partial
 from typing import ClassVar, Literal, final
 
 import jax
+import jax.numpy as jnp
 
 from novidgp.inference import closed_form
 from novidgp.inference.base import Method
@@ -140,7 +141,8 @@ class NOVI(Method):
             """With a closed-form last layer, hyper-parameters overfit small data, so they learn at half the rate."""
             model_rate = self.model_rate
             if model_rate is None:
-                model_rate = 0.01 if memory is not None and num_data <= SMALL_DATA else 0.02
+                slow = memory is not None
+                model_rate = jnp.where(slow & (num_data <= SMALL_DATA), 0.01, 0.02)
             return Players(
                 rate(model_rate), generator_optimiser, rate(self.critic_rate, max(self.critic_steps, 1))
             )

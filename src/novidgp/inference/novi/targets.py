@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from novidgp.model.dgp import DGP, Batch, Bound, Inducing
+from novidgp.model.dgp import DGP, Batch, Bound, Count, Inducing
 from novidgp.numerics.stein import Field
 from novidgp.posteriors.generators import Shapes, unflatten
 
@@ -16,7 +16,7 @@ from novidgp.posteriors.generators import Shapes, unflatten
 class AbstractTarget(eqx.Module):
     """A density over inducing outputs that is known up to a constant, given a model and a minibatch."""
 
-    num_data: eqx.AbstractVar[int]
+    num_data: eqx.AbstractVar[Count]
     num_samples: eqx.AbstractVar[int]
     """Draws of V per step, the paper's K."""
 
@@ -44,7 +44,7 @@ class AbstractTarget(eqx.Module):
 class DGPTarget(AbstractTarget):
     """The posterior of a deep GP, estimated on a minibatch with `num_paths` paths per draw (the paper's S)."""
 
-    num_data: int = eqx.field(static=True)
+    num_data: Count
     num_samples: int = eqx.field(static=True)
     num_paths: int = eqx.field(static=True)
     bound: Bound = eqx.field(static=True)
