@@ -10,13 +10,14 @@ This module needs NumPy only.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 ProtocolName = Literal["random", "contiguous", "official"]
 
 
+@runtime_checkable
 class SplittableDataset(Protocol):
     """What a split needs of a data set; `novidgp.datasets.Dataset` has it."""
 

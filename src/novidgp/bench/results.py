@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from novidgp.bench.spec import Fit, fit_from_json
 
@@ -46,7 +46,7 @@ class Results:
         """Close the file and release the lock."""
         os.close(self._file)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Results":
         return self
 
     def __exit__(self, *_: object) -> None:

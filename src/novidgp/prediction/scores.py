@@ -6,7 +6,7 @@ evaluated in one pass; it may come in blocks of rows, so that memory is bounded.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from novidgp.prediction import metrics
 Scores = dict[str, float]
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """What the scores of a regression need of a predictive distribution of n rows with t targets."""
 
