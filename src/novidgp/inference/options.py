@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from novidgp.checks import check_choice, check_flag, check_integer, check_number
 
@@ -46,7 +46,8 @@ def refuse_idle(options: Any, names: Iterable[str], because: str) -> None:
 
 
 def _check(name: str, value: Any, annotation: Any, limits: Any) -> None:
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    union = get_origin(annotation) in (Union, UnionType)  # `Literal[...] | None` is the first kind
+    kinds = get_args(annotation) if union else (annotation,)
     if value is None and NoneType in kinds:
         return
     kind = kinds[0]
