@@ -52,7 +52,9 @@ def atomic_write(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             os.close(directory)
 
 
-def save(path: str | os.PathLike, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+def save(
+    path: str | os.PathLike, arrays: Mapping[str, np.ndarray | np.generic], metadata: Mapping[str, Any]
+) -> None:
     """Write `arrays` and JSON-able `metadata` to `path`, atomically."""
     path = Path(path)
     if not path.parent.is_dir():

@@ -11,7 +11,7 @@ FIT = Fit("boston", "random", 3, "novi", 2, 100, 1000)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(40, "40 s"), (89.6, "90 s"), (720, "12 min"), (11_100, "3 h 05 min")]
+    ("seconds", "text"), [(40.0, "40 s"), (89.6, "90 s"), (720.0, "12 min"), (11_100.0, "3 h 05 min")]
 )
 def test_durations_are_written_as_people_write_them(seconds, text):
     assert duration(seconds) == text

@@ -1,11 +1,11 @@
 """From a fit's description to arrays: training rows and test rows, targets scaled by the training rows."""
 
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
-from novidgp.bench.protocols import ProtocolName, split
+from novidgp.bench.protocols import split
 from novidgp.bench.spec import Fit
 from novidgp.datasets import Dataset, load_dataset
 
@@ -38,9 +38,8 @@ def load_problem(fit: Fit) -> Problem:
         )
     dataset = _dataset(fit.dataset)
     rows = int(fit.data.get("rows", len(dataset)))
-    protocol = cast(ProtocolName, fit.protocol)
     whole = dataset if rows == len(dataset) else rows
-    chosen = split(whole, protocol, fit.seed, fit.data.get("test_fraction", 0.1))
+    chosen = split(whole, fit.protocol, fit.seed, fit.data.get("test_fraction", 0.1))
     train = chosen.train
     if fit.data.get("train_rows", len(train)) < len(train):
         generator = np.random.default_rng([fit.seed, 1])

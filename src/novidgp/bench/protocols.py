@@ -10,11 +10,11 @@ This module needs NumPy only.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-ProtocolName = Literal["random", "contiguous", "official"]
+PROTOCOLS = ("random", "contiguous", "official")
 
 
 @runtime_checkable
@@ -35,14 +35,14 @@ class Split:
 
     train: np.ndarray
     test: np.ndarray
-    protocol: ProtocolName
+    protocol: str
     seed: int | None
     """`None` where the protocol has no randomness."""
 
 
 def split(
     data: int | SplittableDataset,
-    protocol: ProtocolName = "random",
+    protocol: str = "random",
     seed: int = 0,
     test_fraction: float = 0.1,
 ) -> Split:
@@ -52,8 +52,8 @@ def split(
     except under `official`, which needs a data set that has an official split. `seed` matters to `random`
     only.
     """
-    if protocol not in get_args(ProtocolName):
-        raise ValueError(f"protocol must be one of {', '.join(get_args(ProtocolName))}, got {protocol!r}")
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     n = data if isinstance(data, int | np.integer) else len(data)
     if n < 2:
         raise ValueError(f"a split needs at least 2 rows, got {n}")
@@ -68,7 +68,7 @@ def split(
     return Split(train=rows[test_rows:], test=rows[:test_rows], protocol=protocol, seed=seed)
 
 
-def _cut(n: int, train_rows: int, protocol: ProtocolName) -> Split:
+def _cut(n: int, train_rows: int, protocol: str) -> Split:
     rows = np.arange(n)
     return Split(train=rows[:train_rows], test=rows[train_rows:], protocol=protocol, seed=None)
 
