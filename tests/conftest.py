@@ -1,29 +1,67 @@
-"""What tests need: no window for plots, benchmark data where it lies beside the project, and fixtures."""
+"""What all tests have in common: quick compilation, one cache of compiled programs, no window for plots.
 
+Nothing outside the repository is looked at, except a data directory that NOVIDGP_DATA names. In the rooms that
+work on arrays jaxtyping and beartype check annotations at run time; what users may get wrong has messages of its
+own.
+"""
+
+import gc
 import os
-from pathlib import Path
+import shutil
+import tempfile
 
 import jax
 import pytest
+from jaxtyping import install_import_hook
+
+_ROOMS = ("numerics", "model", "posteriors", "inference", "training", "prediction")
+install_import_hook(
+    [f"novidgp.{room}" for room in _ROOMS],
+    "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",  # an int is a float
+)
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-_SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-if _SHARED_DATA.is_dir():
-    os.environ.setdefault("NOVIDGP_DATA", str(_SHARED_DATA))
+_KEPT_CACHE = "NOVIDGP_TEST_CACHE"
+_CACHE = "NOVIDGP_CACHE"
+_QUICK = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """Programs compiled without optimisation, here and in processes started from here.
+def pytest_configure(config):
+    """Set up what workers and sub-processes inherit. The controller makes the cache and removes it."""
+    if not hasattr(config, "workerinput"):
+        kept = os.environ.get(_KEPT_CACHE)
+        os.environ[_CACHE] = kept or tempfile.mkdtemp(prefix="novidgp-tests-")
+        os.environ[_LEAST_SECONDS] = "0.1"
+        os.environ[_QUICK] = "1"
+        if not kept:
+            config.add_cleanup(lambda: shutil.rmtree(os.environ[_CACHE], ignore_errors=True))
+    jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_LEAST_SECONDS]))
+    jax.config.update("jax_disable_most_optimizations", True)
 
-    For modules that check contracts on tiny fits, where compiling takes nearly all of the time.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_programs():
+    """Forget a module's compiled programs: those of the whole suite do not fit into memory."""
+    yield
+    jax.clear_caches()
+    gc.collect()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Optimise the programs of tests marked `optimised`, of their fixtures and of their sub-processes."""
+    if item.get_closest_marker("optimised") is None:
+        return (yield)
+    del os.environ[_QUICK]
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        return (yield)
+    finally:
+        os.environ[_QUICK] = "1"
         jax.config.update("jax_disable_most_optimizations", True)
-        yield
-        jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture
@@ -31,3 +69,8 @@ def x64():
     """Double precision, for this test only."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """All tests have it now; modules that still ask for it need not."""

@@ -7,7 +7,7 @@ States are pytrees of arrays, so scanning, checkpoints, several starts and tests
 
 import abc
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, Protocol, final
+from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -22,6 +22,7 @@ Info = dict[str, jax.Array]
 """Scalars by name."""
 
 
+@runtime_checkable
 class InitFn(Protocol):
     """Starts a run."""
 
@@ -30,6 +31,7 @@ class InitFn(Protocol):
         ...
 
 
+@runtime_checkable
 class StepFn(Protocol):
     """Advances a run."""
 
@@ -38,6 +40,7 @@ class StepFn(Protocol):
         ...
 
 
+@runtime_checkable
 class FittedFn(Protocol):
     """Reads a run."""
 
@@ -46,6 +49,7 @@ class FittedFn(Protocol):
         ...
 
 
+@runtime_checkable
 class DiagnoseFn(Protocol):
     """Measures a run."""
 

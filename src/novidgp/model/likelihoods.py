@@ -6,7 +6,7 @@ where they exist, Gauss-Hermite quadrature where one function is integrated, Mon
 """
 
 import abc
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, final
 
 import equinox as eqx
 import jax
@@ -60,7 +60,7 @@ class Likelihood(eqx.Module):
 
     @classmethod
     @abc.abstractmethod
-    def start(cls, targets: int, *, noise: float, count_rate: float, dtype: Any) -> Self:
+    def start(cls, targets: int, *, noise: float, count_rate: float, dtype: Any) -> "Likelihood":
         """The likelihood at its initial parameters: `noise` is in units of the targets' standard deviation,
         `count_rate` the mean of counts."""
 

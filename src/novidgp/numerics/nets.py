@@ -27,8 +27,8 @@ ACTIVATIONS: dict[str, Callable] = {
 class MLP(eqx.Module):
     """`depth` hidden layers of `width` units. `slopes` are PReLU's learned negative slopes, one per layer."""
 
-    weights: tuple[Float[Array, "i o"], ...]
-    biases: tuple[Float[Array, " o"], ...]
+    weights: tuple[Float[Array, "_i _o"], ...]
+    biases: tuple[Float[Array, " _o"], ...]
     slopes: Float[Array, " h"] | None
     activation: str = eqx.field(static=True)
 

@@ -15,7 +15,7 @@ Everything works on any target density known up to a constant: `score` and `crit
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ Trace = Callable[[Field, Rows], Float[Array, " k"]]
 TraceKind = Literal["hutchinson", "rademacher", "exact"]
 
 
+@runtime_checkable
 class TraceEstimator(Protocol):
     """A trace that may need noise."""
 

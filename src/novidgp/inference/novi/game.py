@@ -5,7 +5,7 @@ ascend together. What the critic minimises and what the others ascend are pure f
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import optax
@@ -50,6 +50,7 @@ class Ascent(NamedTuple):
     info: Info
 
 
+@runtime_checkable
 class CriticLoss(Protocol):
     """What the critic minimises."""
 
@@ -60,6 +61,7 @@ class CriticLoss(Protocol):
         ...
 
 
+@runtime_checkable
 class AscentFn(Protocol):
     """Where generator and model go."""
 
