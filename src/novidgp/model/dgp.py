@@ -25,7 +25,7 @@ Scales = tuple[Float[Array, "_p _m _m"], ...]
 Count = int | Float[Array, ""]
 """A number of rows. In compiled programs it is an argument, so that other row counts compile nothing."""
 Bound = Literal["expected_log", "log_expected"]
-Scale = Float[Array, "p m m"] | None
+Scale = Float[Array, "_p _m _m"] | None
 
 
 class Batch(NamedTuple):
@@ -216,7 +216,7 @@ class DGP(eqx.Module):
         return tuple(layer.whiten(u) for layer, u in zip(self.layers, v, strict=True))
 
 
-def repeat_draws(v: Inducing, num_paths: int) -> Inducing:
+def repeat_draws(v: Inducing, num_paths: int) -> tuple[Float[Array, "_kp _m _p"], ...]:
     """Every draw `num_paths` times, for as many paths through the layers."""
     return tuple(jnp.repeat(w, num_paths, axis=0) for w in v) if num_paths > 1 else v
 

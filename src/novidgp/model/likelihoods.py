@@ -97,7 +97,7 @@ class GaussianNoise(Likelihood):
         return cls(jnp.full((targets,), np.log(noise), dtype))
 
     @property
-    def variance(self) -> Float[Array, " t"]:
+    def variance(self) -> Float[Array, "*k t"]:
         """The noise variance of every target."""
         return jnp.exp(2.0 * self.log_scale)
 
@@ -130,7 +130,7 @@ class StudentT(Likelihood):
         return cls(jnp.full((targets,), np.log(noise), dtype), jnp.full((targets,), np.log(3.0), dtype))
 
     @property
-    def df(self) -> Float[Array, " t"]:
+    def df(self) -> Float[Array, "*k t"]:
         """Degrees of freedom, above two."""
         return 2.0 + jnp.exp(self.log_excess_df)
 
