@@ -65,7 +65,7 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     X, y = toy_data(batch)
     data = Batch(jnp.asarray(X), jnp.asarray(y)[:, None])
     config = ModelConfig(num_layers=layers, num_inducing=INDUCING, hidden_dim=HIDDEN, kernel_sharing=sharing)
-    model = build_model(config, X, seed=0)
+    model = build_model(config, X, key=jax.random.key(0))
     draws = {"dsvi": "num_paths", "novi": "num_samples"}[method]
     inference = prepare(make_method(method, {draws: samples, **options}), batch, 1000)
     state = jax.jit(lambda key: inference.init(model, data, key=key))(jax.random.key(0))

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from novidgp.model.dgp import DGP, Batch, Count, row_weight
-from novidgp.model.layers import GPLayer
 from novidgp.model.likelihoods import GaussianNoise
 from novidgp.numerics.linalg import add_jitter, inverse_cholesky
 
@@ -61,7 +60,7 @@ def cholesky_of_inverse(precision: Float[Array, "p m m"]) -> Float[Array, "p m m
 def closed_form_gaussian(
     model: DGP,
     statistics: Statistics,
-    h: Float[Array, "*k n d"],
+    basis: Float[Array, "q kn m"],
     shift: Float[Array, "k m p"],
     batch: Batch,
     num_data: Count,
@@ -70,16 +69,16 @@ def closed_form_gaussian(
     """The statistics with this batch in them, and the mean and scale `C` of the best Gaussian.
 
     A minibatch enters the averages with the weight `rate`, and the first batches with equal weights until then;
-    a full batch replaces them. `shift` displaces the draws by `C shift_k`, which the mean allows for. No gradient
+    a full batch replaces them. `basis` is the last layer's. `shift` displaces the draws by `C shift_k`, which the mean allows for. No gradient
     passes.
     """
     partial_weight = jnp.maximum(rate, 1.0 / (statistics.batches + 1.0))
     weight_of_batch = jnp.where(batch.x.shape[0] < num_data, partial_weight, 1.0).astype(model.dtype)
-    model, h, shift = jax.lax.stop_gradient((model, h, shift))
+    model, basis, shift = jax.lax.stop_gradient((model, basis, shift))
     layer, likelihood = model.layers[-1], model.likelihood
     assert isinstance(likelihood, GaussianNoise)
-    paths = h.shape[0] if h.ndim == 3 else 1
-    basis = _scaled_basis(layer, h)
+    paths = basis.shape[1] // len(batch.y)
+    basis = jnp.sqrt(layer.kernel.variance())[:, None, None] * basis
     observed = jnp.isfinite(batch.y).astype(basis.dtype)
     weight = row_weight(num_data, len(batch.y)) / paths * observed / likelihood.variance
 
@@ -111,9 +110,3 @@ def closed_form_gaussian(
     right = linear - jnp.mean(displaced, axis=0).T
     mean = jnp.einsum("pij,pkj,pk->ip", scale, scale, right)
     return Statistics(precision, linear, statistics.batches + 1), mean, scale
-
-
-def _scaled_basis(layer: GPLayer, h: Float[Array, "*k n d"]) -> Float[Array, "q kn m"]:
-    """`A` of the layer for all paths at once, kernel's standard deviation included."""
-    basis, _ = layer.basis(h.reshape(-1, h.shape[-1]))
-    return jnp.sqrt(layer.kernel.variance())[:, None, None] * basis

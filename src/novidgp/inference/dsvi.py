@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
-from novidgp.inference.optim import adam, ascend
+from novidgp.inference.optim import adam, ascend, norm
 from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
@@ -87,7 +87,7 @@ class DSVI(Method):
             info = {
                 "loss": -elbo / num_data,
                 "expected_log_likelihood": data / num_data,
-                "gradient_norm": optax.tree.norm(gradient),
+                "gradient_norm": norm(gradient),
             }
             return DSVIState(fitted, opt_state), info
 

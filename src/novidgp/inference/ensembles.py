@@ -10,11 +10,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
 
 from novidgp.inference.base import Inference, Method, State
 from novidgp.model.dgp import Count
-from novidgp.numerics.trees import stacked
 from novidgp.posteriors.fitted import Fitted
 
 SHARES = (0.4, 0.6, 0.8)
@@ -24,10 +24,10 @@ SETTLED = 300
 
 
 class SnapshotState(NamedTuple):
-    """A method's state, its snapshots on a leading axis (the first model until they are taken), and its steps."""
+    """A method's state, its snapshots as one row of numbers each, and its steps."""
 
     state: State
-    snapshots: Fitted
+    snapshots: Float[Array, "members size"]
     count: Int[Array, ""]
 
 
@@ -39,31 +39,26 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
     """
     times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED).astype(np.int32)
 
-    def replaced(snapshots, where, fitted):
-        """`snapshots`, with the entries selected by `where` replaced by `fitted`."""
-        return jax.tree.map(
-            lambda old, new: jnp.where(jnp.expand_dims(where, range(1, old.ndim)), new, old),
-            snapshots,
-            fitted,
-        )
-
     def init(model, batch, *, key):
         state = inference.init(model, batch, key=key)
-        return SnapshotState(state, stacked([inference.fitted(state)] * len(times)), jnp.zeros((), jnp.int32))
+        row, _ = ravel_pytree(inference.fitted(state))
+        return SnapshotState(state, jnp.zeros((len(times), row.size), row.dtype), jnp.zeros((), jnp.int32))
 
     def step(state, batch, *, key):
         inner, info = inference.step(state.state, batch, key=key)
         due = state.count + 1 == times
         snapshots = jax.lax.cond(
             jnp.any(due),
-            lambda: replaced(state.snapshots, due, inference.fitted(inner)),
+            lambda: jnp.where(due[:, None], ravel_pytree(inference.fitted(inner))[0], state.snapshots),
             lambda: state.snapshots,
         )
         return SnapshotState(inner, snapshots, state.count + 1), info
 
     def fitted(state):
         last = inference.fitted(state.state)
-        return last._replace(ensemble=replaced(state.snapshots, state.count < times, last))
+        row, restore = ravel_pytree(last)
+        rows = jnp.where((state.count < times)[:, None], row, state.snapshots)
+        return last._replace(ensemble=jax.vmap(restore)(rows))
 
     def diagnose(state, batch, *, key):
         assert inference.diagnose is not None

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from novidgp.inference.base import Method
 from novidgp.inference.novi.game import Ascent, Players, game
-from novidgp.inference.optim import adam, optimiser_per_field
+from novidgp.inference.optim import adam, adam_per_field
 from novidgp.inference.options import option, refuse_idle
 from novidgp.model.dgp import Bound
 from novidgp.numerics.nets import MLP, Activation, NetworkShape, mlp
@@ -160,11 +160,12 @@ class IPVI(Method):
 
         optimisers = Players(
             rate(self.model_rate),
-            optimiser_per_field(
-                mean=rate(self.mean_rate),
-                log_diagonal=rate(self.scale_rate),
-                lower=rate(self.lower_rate),
-                network=rate(self.network_rate),
+            adam_per_field(
+                steps,
+                mean=step_scale * self.mean_rate,
+                log_diagonal=step_scale * self.scale_rate,
+                lower=step_scale * self.lower_rate,
+                network=step_scale * self.network_rate,
             ),
             rate(self.discriminator_rate, self.discriminator_steps),
         )

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.dsvi import kl_divergence
-from novidgp.inference.optim import adam, ascend
+from novidgp.inference.optim import adam, ascend, norm
 from novidgp.inference.options import option
 from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.nets import MLP, Activation, mlp
@@ -214,8 +214,8 @@ class AbstractIWVI(Method):
                 "loss": -value / num_data,
                 "expected_log_likelihood": data / num_data,
                 "effective_samples": jnp.mean(1.0 / jnp.sum(weights**2, axis=0)),
-                "gradient_norm": optax.tree.norm(fitted_gradient),
-                "encoder_gradient_norm": optax.tree.norm(encoder_gradient),
+                "gradient_norm": norm(fitted_gradient),
+                "encoder_gradient_norm": norm(encoder_gradient),
             }
             return IWVIState(fitted, encoder, fitted_opt, encoder_opt), info
 

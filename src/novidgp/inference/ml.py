@@ -15,7 +15,7 @@ import jax
 import optax
 
 from novidgp.inference.base import Inference, Method
-from novidgp.inference.optim import adam, ascend
+from novidgp.inference.optim import adam, ascend, norm
 from novidgp.model.dgp import Bound
 from novidgp.posteriors.draws import Delta
 from novidgp.posteriors.fitted import Fitted
@@ -55,7 +55,7 @@ class MaximumLikelihood(Method):
         def step(state, batch, *, key):
             value, gradient = jax.value_and_grad(log_likelihood)(state.fitted, batch, key)
             fitted, opt_state = ascend(optimiser, gradient, state.opt_state, state.fitted)
-            info = {"loss": -value / num_data, "gradient_norm": optax.tree.norm(gradient)}
+            info = {"loss": -value / num_data, "gradient_norm": norm(gradient)}
             return MLState(fitted, opt_state), info
 
         return Inference(init, step, lambda state: state.fitted)

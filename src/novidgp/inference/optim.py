@@ -1,36 +1,45 @@
 """Optimisers that the methods share.
 
-Optimisers are annotated as `Optimiser`, which is any optax transformation: optax's own type of parameters does
-not admit modules.
+Adam works on all parameters as one vector: a compiled step then has one update instead of one for every array,
+which halves what the optimisers add to its compile time. An `Optimiser` is any optax transformation; optax's own type
+of parameters does not admit modules.
 """
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
 
 Optimiser = Any
+Rate = float | Float[Array, ""]
 
 
-def adam(learning_rate: float, steps: int) -> Optimiser:
-    """Adam, constant for a quarter of the steps and with cosine decay after it: the schedule of every method."""
+def _adam_direction(steps: int) -> Optimiser:
+    """Adam's direction, constant for a quarter of the steps and with cosine decay after it."""
     hold = steps // 4
     schedule = optax.join_schedules(
-        [
-            optax.constant_schedule(learning_rate),
-            optax.cosine_decay_schedule(learning_rate, max(steps - hold, 1)),
-        ],
-        [hold],
+        [optax.constant_schedule(1.0), optax.cosine_decay_schedule(1.0, max(steps - hold, 1))], [hold]
     )
-    return optax.adam(schedule, b1=0.9, b2=0.99)
+    return optax.flatten(optax.chain(optax.scale_by_adam(b1=0.9, b2=0.99), optax.scale_by_schedule(schedule)))
 
 
-def optimiser_per_field(**optimisers: Optimiser) -> Optimiser:
-    """One optimiser for each field of a module, by the field's name."""
-    transforms: Any = optimisers
-    return optax.multi_transform(
-        transforms, lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: path[0].name, tree)
-    )
+def adam(learning_rate: Rate, steps: int) -> Optimiser:
+    """Adam with the schedule of every method: a constant rate for a quarter of the steps, then cosine decay."""
+    return optax.chain(_adam_direction(steps), optax.scale(-learning_rate))
+
+
+def adam_per_field(steps: int, **rates: Rate) -> Optimiser:
+    """Adam with one learning rate for each field of a module, by the field's name."""
+
+    def scale(updates, state, params=None):
+        del params
+        return jax.tree_util.tree_map_with_path(lambda path, u: -rates[path[0].name] * u, updates), state
+
+    scaling = optax.GradientTransformation(lambda params: optax.EmptyState(), scale)
+    return optax.chain(_adam_direction(steps), scaling)
 
 
 def descend(optimiser: Optimiser, gradient: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
@@ -42,3 +51,8 @@ def descend(optimiser: Optimiser, gradient: Any, opt_state: Any, params: Any) ->
 def ascend(optimiser: Optimiser, gradient: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
     """One step uphill: `(params, opt_state)`."""
     return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
+
+
+def norm(gradient: Any) -> Float[Array, ""]:
+    """The Euclidean norm of a gradient."""
+    return jnp.linalg.norm(ravel_pytree(gradient)[0])

@@ -22,7 +22,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
-from novidgp.inference.optim import adam, ascend
+from novidgp.inference.optim import adam, ascend, norm
 from novidgp.inference.options import option
 from novidgp.model.dgp import DGP, Bound, Inducing
 from novidgp.numerics.random import normal
@@ -173,7 +173,7 @@ class SGHMC(Method):
             window = keep(state.window, position, state.step + 1)
             info = {
                 "loss": -jnp.mean(values[: self.num_chains]) / num_data,
-                "model_gradient_norm": optax.tree.norm(model_gradient),
+                "model_gradient_norm": norm(model_gradient),
             }
             return SGHMCState(model, position, momentum, moments, window, model_opt, state.step + 1), info
 

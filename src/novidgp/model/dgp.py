@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.feature_map import FeatureMap
-from novidgp.model.layers import Gaussian, GPLayer, Moments
+from novidgp.model.layers import Basis, Gaussian, GPLayer, Moments
 from novidgp.model.likelihoods import Likelihood
 from novidgp.model.local_variable import LocalVariable
 from novidgp.numerics.random import normal
@@ -73,10 +73,16 @@ class DGP(eqx.Module):
         return self.last_layer(self.last_layer_inputs(x, v, scales=scales, **options), v, scales=scales)
 
     def last_layer(
-        self, h: Float[Array, "*k n d"], v: Inducing, *, scales: Sequence[Scale] | None = None
+        self,
+        h: Float[Array, "*k n d"],
+        v: Inducing,
+        *,
+        scales: Sequence[Scale] | None = None,
+        basis: Basis | None = None,
     ) -> Moments:
         """The last layer's moments at its inputs `h`."""
-        return self.layers[-1].conditional(h, self.white(v)[-1], None if scales is None else scales[-1])
+        scale = None if scales is None else scales[-1]
+        return self.layers[-1].conditional(h, self.white(v)[-1], scale, basis=basis)
 
     def last_layer_inputs(
         self,
@@ -169,10 +175,11 @@ class DGP(eqx.Module):
         num_paths: int = 1,
         bound: Bound = "expected_log",
         scales: Scales | None = None,
+        basis: Basis | None = None,
         key: PRNGKeyArray,
     ) -> Float[Array, " k"]:
-        """`log_likelihood` where the last layer's inputs `h` are known; `key` is the likelihood's noise."""
-        moments = self.last_layer(h, repeat_draws(v, num_paths), scales=scales)
+        """`log_likelihood` where the last layer's inputs `h`, and perhaps its basis there, are known."""
+        moments = self.last_layer(h, repeat_draws(v, num_paths), scales=scales, basis=basis)
         rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=key)
         return self.total(rows, num_data)
 

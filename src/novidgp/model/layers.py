@@ -37,6 +37,14 @@ class Moments(NamedTuple):
     variance: Float[Array, "*k n q"]
 
 
+class Basis(NamedTuple):
+    """`A` in units of the kernel's standard deviation, and the share of the prior variance that the inducing points
+    leave unexplained."""
+
+    matrix: Float[Array, "q kn m"]
+    share: Float[Array, "q kn"]
+
+
 class GPLayer(eqx.Module):
     """A multi-output GP with inducing points; `q = 1` shares kernel and points between outputs."""
 
@@ -55,11 +63,11 @@ class GPLayer(eqx.Module):
         correlation = self.kernel.correlation(self.inducing, self.inducing)
         return inverse_cholesky(add_jitter(correlation)[0])
 
-    def basis(self, h: Float[Array, "n d"]) -> tuple[Float[Array, "q n m"], Float[Array, "q n"]]:
-        """`A` in units of the kernel's standard deviation, and the share of the prior variance that the
-        inducing points leave unexplained."""
+    def basis(self, h: Float[Array, "*k n d"]) -> Basis:
+        """The basis at inputs `h`, all their rows in one axis."""
+        h = h.reshape(-1, h.shape[-1])
         basis = self.kernel.correlation(h[None], self.inducing) @ jnp.swapaxes(self.root(), -1, -2)
-        return basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR)
+        return Basis(basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR))
 
     def conditional(
         self,
@@ -67,13 +75,16 @@ class GPLayer(eqx.Module):
         v: Float[Array, "k m p"],
         scale: Float[Array, "p m m"] | None = None,
         noise: Float[Array, "p n m"] | None = None,
+        *,
+        basis: Basis | None = None,
     ) -> Moments:
         """`p(f | h, V)`, or with a `scale` `p(f | h)` for `V ~ N(v, scale scale^T)`, row by row.
 
         An `h` without sample axis is shared: its `A` is computed once for all k. With `noise` V is not
-        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`.
+        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`. The `basis` at `h`
+        may be given where it is known.
         """
-        basis, share = self.basis(h.reshape(-1, h.shape[-1]))
+        basis, share = self.basis(h) if basis is None else basis
         variance = self.kernel.variance()
         shift = 0.0
         if scale is not None:

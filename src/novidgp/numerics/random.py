@@ -11,6 +11,7 @@ import zlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.random import define_prng_impl
 from jaxtyping import Array, PRNGKeyArray
 
 
@@ -43,10 +44,64 @@ def _number(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
+# --- a fast generator for the noise of training steps ------------------------------------------------------
+
+
 def _scramble(bits: Array) -> Array:
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
     bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
     return bits ^ (bits >> 16)
+
+
+def _hash(first: Array, second: Array, counter: Array) -> Array:
+    return _scramble(_scramble(counter ^ first) + second)
+
+
+def _children(key: Array, counter: Array, purpose: int) -> Array:
+    """Two words for every count. Different purposes have different words."""
+    first, second = key[0], key[1] ^ jnp.uint32(purpose)
+    return jnp.stack([_hash(first, second, counter), _hash(second, ~first, counter)], axis=-1)
+
+
+def _seed(seed: Array) -> Array:
+    return _children(jnp.zeros(2, jnp.uint32), jnp.asarray(seed).astype(jnp.uint32), 0x9E3779B9)
+
+
+def _split(key: Array, shape: tuple[int, ...]) -> Array:
+    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return _children(key, counter, 0x85EBCA6B)
+
+
+def _fold_in(key: Array, data: Array) -> Array:
+    return _children(key, jnp.asarray(data).astype(jnp.uint32), 0xC2B2AE35)
+
+
+def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
+    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    words = _children(key, counter, 0x27D4EB2F)
+    if bit_width == 64:
+        return words[..., 0].astype(jnp.uint64) << 32 | words[..., 1].astype(jnp.uint64)
+    return words[..., 0].astype({8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[bit_width])
+
+
+_FAST = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,
+    name="lowbias32",
+    tag="lb32",
+)
+
+
+def fast_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """A key of the same words whose splits and draws are cheap hashes (`lowbias32`) instead of threefry.
+
+    A call of threefry adds ten kernels to a program and a tenth of a second to its compilation, and a training step
+    has a dozen of them. The noise of Monte-Carlo paths does not need its quality.
+    """
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_FAST)
 
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Array:

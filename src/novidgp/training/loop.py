@@ -23,7 +23,7 @@ from novidgp.inference.base import Inference, Method, Prepared, State
 from novidgp.inference.ensembles import Plan, make_plan
 from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.linalg import single_threaded_lapack
-from novidgp.numerics.random import Streams
+from novidgp.numerics.random import Streams, fast_key
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.batches import Minibatches
 from novidgp.training.checkpoint import Checkpoint, digest
@@ -176,7 +176,7 @@ class _Job:
         self.inference = plan.inference(num_data)
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
-        self.init_key, self.step_key = self.streams.key("init"), self.streams.key("steps")
+        self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
         self.minibatches = Minibatches(len(data.x), batch_size, self.streams)
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
 
@@ -223,7 +223,7 @@ class _Job:
         plan = self.plan._replace(step_scale=STEP_SHRINK**run.recoveries)
         count = min(self.chunk, plan.steps - run.step)
         rows = self.minibatches.at(run.step, self.chunk)
-        state, infos, finite = _run_chunk(
+        state, infos = _run_chunk(
             plan,
             self.num_data,
             run.state,
@@ -236,7 +236,7 @@ class _Job:
             chunk=self.chunk,
         )
         infos = {name: np.asarray(values)[:count] for name, values in infos.items()}
-        if not (bool(finite) and np.isfinite(infos["loss"]).all()):
+        if not (np.isfinite(infos["loss"]).all() and _all_finite(state)):
             return recovering(run, infos["loss"]), None
         measured = {}
         if self.diagnose:
@@ -265,7 +265,7 @@ def _init(plan: Plan, num_data: Count, model: DGP, data: Batch, key: PRNGKeyArra
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="chunk")
 def _run_chunk(plan: Plan, num_data, state, data, key, attempt, start, count, indices, *, chunk):
-    """`count` steps from `start`: the new state, each info as `(chunk,)`, whether the state is finite.
+    """`count` steps from `start`: the new state, and each info as `(chunk,)`.
 
     The trip count is an argument, so that a shorter last chunk needs no program of its own.
     """
@@ -283,8 +283,7 @@ def _run_chunk(plan: Plan, num_data, state, data, key, attempt, start, count, in
 
     _, info = jax.eval_shape(advance, 0, state)
     infos = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), info)
-    state, infos = jax.lax.fori_loop(0, count, body, (state, infos))
-    return state, infos, _all_finite(state)
+    return jax.lax.fori_loop(0, count, body, (state, infos))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -297,10 +296,10 @@ def _diagnose(
     return diagnose(state, batch, key=key)
 
 
-@jax.jit
-def _all_finite(state):
-    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+def _all_finite(state: State) -> bool:
+    """Whether all numbers of a state are finite. On the host: a reduction per array takes seconds to compile."""
+    leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(state))
+    return all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f")
 
 
 def _check(data: Batch, validation: Batch | None, **counts: int) -> None:

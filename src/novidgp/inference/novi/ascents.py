@@ -74,14 +74,15 @@ def elbo_ascent(
         centres, scales = gaussians(generator)
         seen = draw_between(repeat_draws(centres, num_paths), generator.scales(), scales, key=between_key)
         h, statistics = model.last_layer_inputs(batch.x, *seen, key=hidden_key), memory
+        basis = model.layers[-1].basis(h)
         if statistics is not None:
             last = jnp.repeat(unflatten(shift, generator.shapes)[-1], num_paths, axis=0)
             statistics, *best = closed_form_gaussian(
-                model, statistics, h, last, batch, target.num_data, statistics_rate
+                model, statistics, basis.matrix, last, batch, target.num_data, statistics_rate
             )
             generator = generator.with_last(*best)
             centres, scales = gaussians(generator)
-        options = {"num_paths": num_paths, "bound": bound, "scales": scales}
+        options = {"num_paths": num_paths, "bound": bound, "scales": scales, "basis": basis}
         data = jnp.mean(
             model.log_likelihood_at(h, centres, batch, target.num_data, **options, key=likelihood_key)
         )

@@ -39,8 +39,7 @@ def denoising_loss(
     critic: ScoreModel, generator: AbstractGenerator, *, num_samples: int, key: PRNGKeyArray
 ) -> Float[Array, ""]:
     """`E |r(w) + xi|^2` for `w = g + xi`: it has the score of q as its minimiser (Vincent 2011)."""
-    draw_key, _ = jax.random.split(key)
-    base, shift = generator.sample_base(num_samples, key=draw_key)
+    base, shift = generator.sample_base(num_samples, key=key)
     assert shift is not None, "denoising needs a generator with Gaussian noise"
     return jnp.mean(jnp.sum((critic.network(base) - shift) ** 2, axis=-1))
 

@@ -23,7 +23,7 @@ from novidgp.inference.novi.ascents import discrepancies, elbo_ascent, fisher_di
 from novidgp.inference.novi.critics import ScoreModel, denoising_loss
 from novidgp.inference.novi.game import Players, game
 from novidgp.inference.novi.targets import DGPTarget
-from novidgp.inference.optim import adam, optimiser_per_field
+from novidgp.inference.optim import adam, adam_per_field
 from novidgp.inference.options import option, refuse_idle
 from novidgp.model.dgp import Bound
 from novidgp.numerics.nets import Activation, NetworkShape, mlp
@@ -130,11 +130,12 @@ class NOVI(Method):
         def rate(value, updates=1):
             return adam(step_scale * value, steps * updates)
 
-        generator_optimiser = optimiser_per_field(
-            mean=rate(self.mean_rate),
-            log_diagonal=rate(self.scale_rate),
-            lower=rate(self.lower_rate),
-            network=rate(self.network_rate),
+        generator_optimiser = adam_per_field(
+            steps,
+            mean=step_scale * self.mean_rate,
+            log_diagonal=step_scale * self.scale_rate,
+            lower=step_scale * self.lower_rate,
+            network=step_scale * self.network_rate,
         )
 
         def optimisers(memory):

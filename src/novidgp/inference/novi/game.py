@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import DiagnoseFn, Inference, Info
-from novidgp.inference.optim import ascend, descend
+from novidgp.inference.optim import ascend, descend, norm
 from novidgp.model.dgp import Batch
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.generators import AbstractGenerator
@@ -96,7 +95,8 @@ def game(
 
     def init(model, batch, *, key):
         players, memory = start(model, key=key)
-        states = (opt.init(player) for opt, player in zip(optimisers(memory), players, strict=True))
+        pairs = zip(optimisers(memory), players, strict=True)
+        states = (None if player is None else optimiser.init(player) for optimiser, player in pairs)
         return GameState(players, Players(*states), memory)
 
     def train_critic(state, batch, key):
@@ -124,8 +124,8 @@ def game(
         generator, generator_opt = ascend(opts.generator, up.generator, state.opt_states.generator, up.solved)
         model, model_opt = ascend(opts.model, up.model, state.opt_states.model, players.model)
         info |= up.info | {
-            "generator_gradient_norm": optax.tree.norm(up.generator),
-            "model_gradient_norm": optax.tree.norm(up.model),
+            "generator_gradient_norm": norm(up.generator),
+            "model_gradient_norm": norm(up.model),
         }
         players = Players(project(model), generator, critic)
         return GameState(players, Players(model_opt, generator_opt, critic_opt), up.memory), info

@@ -16,7 +16,7 @@ from novidgp.inference.novi.ascents import fisher_ascent
 from novidgp.inference.novi.critics import stein_loss
 from novidgp.inference.novi.game import Players, game
 from novidgp.inference.novi.targets import DGPTarget
-from novidgp.inference.optim import adam, optimiser_per_field
+from novidgp.inference.optim import adam
 from novidgp.inference.options import option, refuse_idle
 from novidgp.model.dgp import Bound, clip_hyperparameters
 from novidgp.numerics import stein
@@ -86,7 +86,7 @@ class NOVIPaper(Method):
 
         optimisers = Players(
             rate(self.model_rate),
-            optimiser_per_field(network=rate(self.network_rate)),
+            rate(self.network_rate),
             rate(self.critic_rate, max(self.critic_steps, 1)),
         )
 
