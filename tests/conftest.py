@@ -1,8 +1,8 @@
 """What all tests have in common: quick compilation, one cache of compiled programs, no window for plots.
 
-Nothing outside the repository is looked at, except a data directory that NOVIDGP_DATA names. In the rooms that
-work on arrays jaxtyping and beartype check annotations at run time; what users may get wrong has messages of its
-own.
+Nothing outside the repository is looked at, except a data directory that NOVIDGP_DATA names. In the rooms
+that work on arrays jaxtyping and beartype check annotations at run time. What users may get wrong has
+messages of its own.
 """
 
 import gc

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern, RationalQuadratic
 from novidgp.model.kernels import stationary
 from novidgp.model.layers import GPLayer
 from novidgp.model.means import Linear, Zero
-from novidgp.posteriors.base import GaussianPosterior
+from novidgp.posteriors.gaussian import GaussianPosterior
 
 JITTER = 1e-8
 

@@ -29,7 +29,7 @@ def default_jitter(dtype) -> float:
     return _JITTER[jnp.dtype(dtype).name]
 
 
-def _one_by_one(function, *matrices: Float[Array, "*b m m"]) -> Float[Array, "*b m m"]:
+def _one_by_one(function, *matrices: Float[Array, "*b m _k"]) -> Float[Array, "*b m _k"]:
     """A LAPACK routine over the leading axes, one matrix at a time.
 
     jaxlib splits a batched LAPACK call over XLA's thread pool and waits for the parts on a thread of that
