@@ -29,7 +29,7 @@ def test_held_out_rows_are_scored(files, tmp_path):
         (["-t", "price", "--features", "mpl"], "Did you mean 'mlp'"),
         (["-t", "price", "--latent-dim", "-1"], "too small"),
         (["-t", "price", "--set", "modl_rate=0.1"], "model_rate"),
-        (["-t", "price", "--set", "model_rate=fast"], "must be a number"),
+        (["-t", "price", "--set", "num_samples=0"], "too small"),
     ],
 )
 def test_mistakes_are_told_in_one_line(files, arguments, message):
