@@ -1,8 +1,8 @@
 """Deep Gaussian processes with the posterior you choose.
 
-The estimators `DGPRegressor` and `DGPClassifier` follow scikit-learn. For work with JAX there is a functional API:
-`build_dgp`, `fit` and `predict`, with the methods in `inference` and the parts of a model in `kernels` and
-`likelihoods`.
+The estimators `DGPRegressor` and `DGPClassifier` follow scikit-learn. For work with JAX there is a functional
+API: `build_dgp`, `fit` and `predict`, with the methods in `inference` and the parts of a model in `kernels`
+and `likelihoods`.
 """
 
 import importlib
@@ -65,7 +65,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `import novidgp` alone loads neither JAX nor NumPy, so the command starts at once."""
+    """Import on first use: `import novidgp` alone loads neither JAX nor NumPy, so the command starts at
+    once."""
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

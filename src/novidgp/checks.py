@@ -32,7 +32,7 @@ def check_number(name: str, value: Any, *, least: float = 0.0, most: float = mat
     """Refuse anything but a finite number between `least` and `most`."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}.")
-    if not (math.isfinite(value) and least <= value <= most):
+    if not (math.isfinite(value) and least <= float(value) <= most):
         limits = f"at least {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
         raise ValueError(f"{name}={value!r} must be a finite number, {limits}.")
 

@@ -9,6 +9,7 @@ cosine decay. Rates and starts were tuned on the split with seed 100.
 from typing import Any
 
 import gpytorch
+import jax
 import numpy as np
 import torch
 from gpytorch.distributions import MultivariateNormal
@@ -21,6 +22,7 @@ from scipy.stats import norm
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Regression
 from novidgp.model.build import inducing_points
+from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import standardiser
 
 BATCH_ROWS, TRAIN_SAMPLES, TEST_SAMPLES, PREDICT_ROWS = 1000, 10, 100, 500
@@ -62,7 +64,8 @@ class TwoLayerDGP(DeepGP):
             projection = torch.linalg.svd(X, full_matrices=False).Vh[:width].T
         else:
             projection = torch.eye(inputs, width)
-        Z = torch.as_tensor(inducing_points(X.numpy(), inducing, seed), dtype=X.dtype)
+        streams = Streams(jax.random.key(seed))
+        Z = torch.as_tensor(inducing_points(X.numpy(), inducing, streams), dtype=X.dtype)
         linear = gpytorch.means.LinearMean(inputs, batch_shape=torch.Size([width]))
         linear.weights.data.copy_(projection.T[..., None])
         linear.bias.data.zero_()

@@ -1,8 +1,8 @@
 """The demo's picture of a posterior: a step with nothing measured where it rises, seen by three methods.
 
-Two layers with seven inducing points each and fixed hyper-parameters, so that all three infer the same posterior.
-The data do not say where the step is nor which layer makes it: the posterior is wide, skewed and correlated between
-the layers, which no Gaussian with independent layers can be.
+Two layers with seven inducing points each and fixed hyper-parameters, so that all three infer the same
+posterior. The data do not say where the step is nor which layer makes it: the posterior is wide, skewed and
+correlated between the layers, which no Gaussian with independent layers can be.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,8 @@ _ESTIMATORS = {"DGPRegressor": DGPRegressor, "DGPClassifier": DGPClassifier}
 
 
 def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
-    """The estimator that `save` wrote to `path`. It predicts exactly as it did, and no code from the file runs."""
+    """The estimator that `save` wrote to `path`. It predicts exactly as it did, and no code from the file
+    runs."""
     arrays, metadata = storage.load(path)
     if metadata.get("estimator") not in _ESTIMATORS:
         raise storage.ModelFileError(

@@ -110,7 +110,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         save_estimator(self, path, extra)
 
     def predictive(self, X) -> Predictive:
-        """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one propagation.
+        """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one
+        propagation.
 
         It holds all rows' moments: 8 bytes a row and path for one target in single precision.
         """
@@ -266,7 +267,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
 
     def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:
-        """Each function of a predictive and of the rows it is for, over all rows of raw `X`, in bounded memory."""
+        """Each function of a predictive and of the rows it is for, over all rows of raw `X`, in bounded
+        memory."""
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
         X = self._check_inputs(X, reset=False)

@@ -79,7 +79,8 @@ def check_quantiles(q: Any) -> np.ndarray:
 
 
 def check_regression_targets(y: np.ndarray, likelihood: str) -> None:
-    """Refuse targets `(n, t)` that cannot be learned from: missing, constant, or impossible under the likelihood."""
+    """Refuse targets `(n, t)` that cannot be learned from: missing, constant, or impossible under the
+    likelihood."""
     if y.shape[1] == 0:
         raise ValueError("y has 0 columns; pass one target value per row.")
     missing = np.isnan(y)

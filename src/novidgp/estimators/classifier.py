@@ -19,7 +19,8 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     """
 
     def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
-        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in `DGPRegressor.fit`."""
+        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in
+        `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)

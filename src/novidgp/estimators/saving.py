@@ -66,7 +66,7 @@ def restore_estimator(
     estimator = estimators[metadata["estimator"]](**metadata["params"])
     config, method = ModelConfig(**metadata["config"]), metadata["method"]
     estimator.config_ = config
-    estimator.method_ = METHODS[method["name"]](**method["options"])
+    estimator.method_ = METHODS[method["name"]](**{name: _tuple(v) for name, v in method["options"].items()})
     estimator.num_data_ = method["num_data"]
     template = _template(
         config,
@@ -132,11 +132,12 @@ def _from_layout_1(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """A file of novidgp 0.1 as 0.2 would have written it, as far as predictions are concerned.
 
-    NOVI was one method with switches then. Its generator decides what was fitted; switches that are gone decided
-    only how. Options that 0.1 ignored in silence are left out.
+    NOVI was one method with switches then. Its generator decides what was fitted; switches that are gone
+    decided only how. Options that 0.1 ignored in silence are left out.
     """
     method = metadata["method"]
-    options = {_RENAMED_OPTIONS.get(name, name): value for name, value in method["options"].items()}
+    stored: dict[str, Any] = method["options"]
+    options = {_RENAMED_OPTIONS.get(option, option): value for option, value in stored.items()}
     name = method["name"]
     if name == "novi" and options.get("generator") == "implicit":
         name = "novi-paper"
@@ -169,6 +170,11 @@ def _accepted(method: type[Method], options: dict[str, Any]) -> dict[str, Any]:
             continue
         kept[field.name] = options[field.name]
     return kept
+
+
+def _tuple(value: Any) -> Any:
+    """An option as methods know it: JSON has lists where they have tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -26,8 +26,9 @@ PRESETS = {"default": {}, "paper": {"novi": "novi-paper"}}
 """Other methods that a preset stands for: `preset="paper"` makes `novi` the published algorithm."""
 
 
-def make_method(name: str, options: Mapping[str, Any] | None = None, *, preset: str = "default") -> Method:
-    """The method called `name`, with some of its options. Errors name the option and the nearest known one."""
+def make_method(name: str, options: Any = None, *, preset: str = "default") -> Method:
+    """The method called `name`, with a dict of some of its options. Errors name the option and the nearest
+    known one."""
     check_choice("inference", name, METHODS)
     known = ("default", *(preset for preset in PRESETS if name in PRESETS[preset]))
     check_choice("preset", preset, known)

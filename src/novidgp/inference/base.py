@@ -1,8 +1,8 @@
 """The interface of an inference method.
 
 A method is a frozen dataclass of options (`Method`). For a given number of rows and steps it makes an
-`Inference`: pure functions that start a state, advance it on one minibatch, and read the fitted model out of it.
-States are pytrees of arrays, so scanning, checkpoints, several starts and tests need nothing more.
+`Inference`: pure functions that start a state, advance it on one minibatch, and read the fitted model out of
+it. States are pytrees of arrays, so scanning, checkpoints, several starts and tests need nothing more.
 """
 
 import abc
@@ -71,8 +71,8 @@ class Inference(NamedTuple):
 class Method(abc.ABC):
     """The options of an inference method, checked when they are made.
 
-    Equal options are equal methods, so compiled programs are shared by value. A subclass is a frozen dataclass
-    with one field per option and an `algorithm`.
+    Equal options are equal methods, so compiled programs are shared by value. A subclass is a frozen
+    dataclass with one field per option and an `algorithm`.
     """
 
     name: ClassVar[str]

@@ -6,9 +6,9 @@ inducing outputs, and the best Gaussian for them, whatever the hidden layers do,
     precision = I + sum_n E[a_n a_n^T] / sigma^2,   mean = precision^-1 sum_n E[a_n (y_n - o_n)] / sigma^2,
 
 with `a_n` the rows of `A(h)` and `o_n` what displaced draws add: matrix products of numbers that the step has
-anyway. With these parameters solved for in every step, the hyper-parameters follow the collapsed bound: what takes
-Adam thousands of steps is done in hundreds. On minibatches the sums are running averages, which makes each step a
-natural-gradient step.
+anyway. With these parameters solved for in every step, the hyper-parameters follow the collapsed bound: what
+takes Adam thousands of steps is done in hundreds. On minibatches the sums are running averages, which makes
+each step a natural-gradient step.
 """
 
 from typing import NamedTuple
@@ -46,8 +46,8 @@ def cholesky_of_inverse(precision: Float[Array, "p m m"]) -> Float[Array, "p m m
     """The Cholesky factor of `(I + precision)^-1`.
 
     Flip, take the inverse Cholesky factor, flip back, transpose: the Cholesky factor of the inverse, from one
-    factorisation. The matrix is scaled to a unit diagonal first, because data with little noise make its entries
-    as large as millions, and float32 then needs a little jitter.
+    factorisation. The matrix is scaled to a unit diagonal first, because data with little noise make its
+    entries as large as millions, and float32 then needs a little jitter.
     """
     eye = jnp.eye(precision.shape[-1], dtype=precision.dtype)
     flipped = (precision + eye)[:, ::-1, ::-1]
@@ -68,9 +68,9 @@ def closed_form_gaussian(
 ) -> tuple[Statistics, Float[Array, "m p"], Float[Array, "p m m"]]:
     """The statistics with this batch in them, and the mean and scale `C` of the best Gaussian.
 
-    A minibatch enters the averages with the weight `rate`, and the first batches with equal weights until then;
-    a full batch replaces them. `basis` is the last layer's. `shift` displaces the draws by `C shift_k`, which the mean allows for. No gradient
-    passes.
+    A minibatch enters the averages with the weight `rate`, and the first batches with equal weights until
+    then; a full batch replaces them. `basis` is the last layer's. `shift` displaces the draws by `C shift_k`,
+    which the mean allows for. No gradient passes.
     """
     partial_weight = jnp.maximum(rate, 1.0 / (statistics.batches + 1.0))
     weight_of_batch = jnp.where(batch.x.shape[0] < num_data, partial_weight, 1.0).astype(model.dtype)

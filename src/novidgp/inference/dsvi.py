@@ -56,9 +56,9 @@ def evidence_lower_bound(
 class DSVI(Method):
     """Doubly stochastic variational inference.
 
-    `num_paths` is the number of Monte-Carlo paths through the hidden layers. The standard deviations of q start
-    at `initial_hidden_std` and `initial_final_std`. `snapshots` keeps models from the course of training as
-    members of the predictive mixture, as NOVI does on small data.
+    `num_paths` is the number of Monte-Carlo paths through the hidden layers. The standard deviations of q
+    start at `initial_hidden_std` and `initial_final_std`. `snapshots` keeps models from the course of
+    training as members of the predictive mixture, as NOVI does on small data.
     """
 
     name: ClassVar[str] = "dsvi"

@@ -1,8 +1,9 @@
 """Mixtures of several models: snapshots kept during training, and several starts.
 
-The hyper-parameters are estimated, and an estimate knows nothing of its error: on small data the bound goes on
-rising long after test densities have begun to fall, and where the hyper-parameters settle depends on where they
-start. A mixture over snapshots or over starts is a simple stand-in for a posterior over hyper-parameters.
+The hyper-parameters are estimated, and an estimate knows nothing of its error: on small data the bound goes
+on rising long after test densities have begun to fall, and where the hyper-parameters settle depends on where
+they start. A mixture over snapshots or over starts is a simple stand-in for a posterior over
+hyper-parameters.
 """
 
 from typing import NamedTuple
@@ -70,8 +71,8 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
 def with_starts(inference: Inference) -> Inference:
     """`inference` for models stacked on a leading axis (`numerics.trees.stacked` makes such a stack).
 
-    A step advances all starts on the same batch, one after another, each with its own noise. Scalars are means
-    over the starts. The fitted model is one mixture.
+    A step advances all starts on the same batch, one after another, each with its own noise. Scalars are
+    means over the starts. The fitted model is one mixture.
     """
 
     def each(function, trees, key):
@@ -119,7 +120,8 @@ class Plan(NamedTuple):
 
 
 def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
-    """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading axis."""
+    """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading
+    axis."""
     return Plan(method, steps, starts, method.keeps_snapshots(num_data))
 
 

@@ -15,6 +15,7 @@ running moments: its part of the ratio is exact, and T learns only what is not G
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple, final
 
 import jax
@@ -26,11 +27,12 @@ from novidgp.inference.novi.game import Ascent, Players, game
 from novidgp.inference.optim import adam, adam_per_field
 from novidgp.inference.options import option, refuse_idle
 from novidgp.model.dgp import Bound
-from novidgp.numerics.nets import MLP, Activation, NetworkShape, mlp
+from novidgp.numerics.nets import Activation, NetworkShape, mlp
 from novidgp.numerics.random import normal
 from novidgp.posteriors.generators import Flat, flatten, implicit_generator, smooth_generator
 
 _MOMENT_DRAWS = 256
+Discriminator = Callable[[Flat], Float[Array, "k 1"]]
 
 
 class Reference(NamedTuple):
@@ -52,7 +54,7 @@ class Reference(NamedTuple):
         )
 
 
-def logistic_loss(discriminator: MLP, first: Flat, second: Flat) -> Float[Array, ""]:
+def logistic_loss(discriminator: Discriminator, first: Flat, second: Flat) -> Float[Array, ""]:
     """Minimal where the discriminator is the log ratio of the two densities."""
     return jnp.mean(jax.nn.softplus(-discriminator(first))) + jnp.mean(jax.nn.softplus(discriminator(second)))
 
@@ -62,8 +64,8 @@ def logistic_loss(discriminator: MLP, first: Flat, second: Flat) -> Float[Array,
 class IPVI(Method):
     """Implicit posterior variational inference.
 
-    `generator` is NOVI's: `smooth` is a network's displacement of a Gaussian, whose Gaussian part the data term
-    integrates out; `implicit` is the paper's network alone, bounded by `output_limit`.
+    `generator` is NOVI's: `smooth` is a network's displacement of a Gaussian, whose Gaussian part the data
+    term integrates out; `implicit` is the paper's network alone, bounded by `output_limit`.
     """
 
     name: ClassVar[str] = "ipvi"
@@ -128,7 +130,7 @@ class IPVI(Method):
         memory = Reference(jnp.mean(base, axis=0), jnp.var(base, axis=0))
         return Players(model, generator, discriminator), memory
 
-    def discriminator_loss(self, discriminator, players, memory, batch, *, key):
+    def discriminator_loss(self, critic, players, memory, batch, *, key):
         """The logistic loss on fresh draws of both sides, and the reference that has followed them."""
         draw_key, noise_key = jax.random.split(key)
         base, _ = players.generator.sample_base(self.discriminator_samples, key=draw_key)
@@ -138,7 +140,7 @@ class IPVI(Method):
         else:
             first = flatten(players.model.white(players.generator.to_outputs(base)))
         second = normal(noise_key, first.shape, first.dtype)
-        return logistic_loss(discriminator, first, second), memory
+        return logistic_loss(critic, first, second), memory
 
     def divergence(self, model, generator, base, shift, discriminator, reference):
         """`log q - log p` at every draw, with the discriminator held fixed."""
@@ -189,7 +191,7 @@ class IPVI(Method):
                 "expected_log_likelihood": data / num_data,
                 "divergence": kl,
             }
-            return Ascent(*gradients, players.generator, memory, info)
+            return Ascent(gradients[0], gradients[1], players.generator, memory, info)
 
         return game(
             self.start,

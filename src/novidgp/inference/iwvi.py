@@ -116,7 +116,8 @@ def importance_bound(
     copies: int = 1,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, "k n"]]]:
-    """The bound on a minibatch that has every row `copies` times; its data term and the normalised weights."""
+    """The bound on a minibatch that has every row `copies` times; its data term and the normalised
+    weights."""
     ratios = log_ratios(fitted, batch, w, proposal, count, key=key)
     rows = jax.nn.logsumexp(ratios, axis=0) - np.log(count)
     data = fitted.model.total(jnp.mean(rows.reshape(copies, -1), axis=0), num_data)
@@ -161,8 +162,8 @@ def bound_gradients(
 class AbstractIWVI(Method):
     """Importance-weighted variational inference, whichever gradient the encoder follows.
 
-    `num_samples` is the paper's K, and every row is taken `num_paths` times. `width`, `depth`, `activation` and
-    `encoder_scale` (the proposal's first standard deviation) describe the encoder.
+    `num_samples` is the paper's K, and every row is taken `num_paths` times. `width`, `depth`, `activation`
+    and `encoder_scale` (the proposal's first standard deviation) describe the encoder.
     """
 
     uses_local_variable: ClassVar[bool] = True

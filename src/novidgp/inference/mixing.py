@@ -7,11 +7,15 @@ a fitted SGHMC estimator keeps: `novidgp.inference.mixing.summary(estimator.post
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+Values = np.ndarray | np.floating
+"""One value per element of a draw; NumPy makes a scalar of it where draws are numbers."""
 
-def rank_normalise(draws: np.ndarray) -> np.ndarray:
+
+def rank_normalise(draws: ArrayLike) -> np.ndarray:
     """Normal scores of the ranks over all chains: heavy tails no longer spoil means and variances."""
     draws = np.asarray(draws)
     total = draws.shape[0] * draws.shape[1]
@@ -25,7 +29,7 @@ def split_chains(draws: np.ndarray) -> np.ndarray:
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def split_rhat(draws: np.ndarray, *, rank: bool = True) -> np.ndarray:
+def split_rhat(draws: ArrayLike, *, rank: bool = True) -> Values:
     """The root of total over within-chain variance, 1 where all half-chains agree; NaN for a constant."""
     draws = _checked(draws)
     halves = split_chains(rank_normalise(draws) if rank else draws)
@@ -34,7 +38,7 @@ def split_rhat(draws: np.ndarray, *, rank: bool = True) -> np.ndarray:
         return np.sqrt(total / within)
 
 
-def effective_sample_size(draws: np.ndarray, *, rank: bool = True) -> np.ndarray:
+def effective_sample_size(draws: ArrayLike, *, rank: bool = True) -> Values:
     """How many independent draws would give the mean as precisely; NaN for a constant.
 
     Autocorrelations over half-chains, summed in pairs as long as those are positive, and made monotone
@@ -82,14 +86,14 @@ def summary(posterior: Any) -> tuple[LayerSummary, ...]:
     return tuple(rows)
 
 
-def _checked(draws: np.ndarray) -> np.ndarray:
+def _checked(draws: ArrayLike) -> np.ndarray:
     draws = np.asarray(draws, np.float64)
     if draws.ndim < 2 or draws.shape[1] < 4:
         raise ValueError(f"draws of shape {draws.shape} must be (chains, draws, ...) with 4 draws or more.")
     return draws
 
 
-def _variances(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _variances(chains: np.ndarray) -> tuple[Values, Values]:
     """Within-chain variance, and the estimate of the total that also sees the spread of chain means."""
     length = chains.shape[1]
     within = np.mean(np.var(chains, axis=1, ddof=1), axis=0)

@@ -1,8 +1,8 @@
 """Optimisers that the methods share.
 
-Adam works on all parameters as one vector: a compiled step then has one update instead of one for every array,
-which halves what the optimisers add to its compile time. An `Optimiser` is any optax transformation; optax's own type
-of parameters does not admit modules.
+Adam works on all parameters as one vector: a compiled step then has one update instead of one for every
+array, which halves what the optimisers add to its compile time. An `Optimiser` is any optax transformation;
+optax's own type of parameters does not admit modules.
 """
 
 from typing import Any
@@ -27,7 +27,8 @@ def _adam_direction(steps: int) -> Optimiser:
 
 
 def adam(learning_rate: Rate, steps: int) -> Optimiser:
-    """Adam with the schedule of every method: a constant rate for a quarter of the steps, then cosine decay."""
+    """Adam with the schedule of every method: a constant rate for a quarter of the steps, then cosine
+    decay."""
     return optax.chain(_adam_direction(steps), optax.scale(-learning_rate))
 
 

@@ -68,8 +68,8 @@ def move(
 ) -> tuple[Float[Array, "c ..."], Float[Array, "c ..."]]:
     """One step of every chain down the potential's `gradient`: `(position, momentum)`.
 
-    `noise_share` is the part of the gradient's mean square that is noise: that much less noise is injected. The
-    `1 +` is the prior's curvature, a lower bound on the posterior's.
+    `noise_share` is the part of the gradient's mean square that is noise: that much less noise is injected.
+    The `1 +` is the prior's curvature, a lower bound on the posterior's.
     """
     square_step = step_size**2 / jnp.sqrt(1.0 + moments.square)
     variance = jnp.maximum(2.0 * friction * square_step - noise_share * square_step**2 * moments.square, 0.0)
@@ -95,9 +95,9 @@ class SGHMCState(NamedTuple):
 class SGHMC(Method):
     """Stochastic-gradient Hamiltonian Monte Carlo.
 
-    The share `burn_in` of the steps adapts the sampler and the hyper-parameters. From the rest, `num_draws` states
-    of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past states that
-    the hyper-parameters see beside the present ones.
+    The share `burn_in` of the steps adapts the sampler and the hyper-parameters. From the rest, `num_draws`
+    states of each of `num_chains` chains are kept at equal distances. `window_samples` is the number of past
+    states that the hyper-parameters see beside the present ones.
     """
 
     name: ClassVar[str] = "sghmc"
@@ -188,7 +188,8 @@ class SGHMC(Method):
             return Empirical(tuple(put(p, v) for p, v in zip(window.draws, position, strict=True)))
 
         def fitted(state):
-            """The draws kept since burn-in, and the chains' present states in place of those still to come."""
+            """The draws kept since burn-in, and the chains' present states in place of those still to
+            come."""
             ready = jnp.arange(self.num_draws)[:, None, None] < (state.step - warm) // thin
 
             def fill(past, now):

@@ -1,9 +1,10 @@
-"""Where a deep GP starts: k-means inducing points, identity-like means, and scales that were measured to matter.
+"""Where a deep GP starts: k-means inducing points, identity-like means, and scales that were measured to
+matter.
 
-The first hidden layer around a linear mean starts nearly deterministic (kernel variance 0.01); later hidden layers
-start with 1/100 of that variance, so that a deep model starts close to a two-layer one. The noise starts large (0.5
-of the target's standard deviation), lengthscales grow with the square root of the input width, and the kernels of
-separate outputs start from jittered lengthscales so that they can differ.
+The first hidden layer around a linear mean starts nearly deterministic (kernel variance 0.01); later hidden
+layers start with 1/100 of that variance, so that a deep model starts close to a two-layer one. The noise
+starts large (0.5 of the target's standard deviation), lengthscales grow with the square root of the input
+width, and the kernels of separate outputs start from jittered lengthscales so that they can differ.
 """
 
 from typing import Any, NamedTuple

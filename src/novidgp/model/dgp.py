@@ -1,6 +1,7 @@
 """The model: a stack of GP layers and a likelihood. Prior and data term, nothing of inference.
 
-Inducing outputs `v` are a tuple with one `(k, m, p)` array per layer: k draws from the posterior of the caller.
+Inducing outputs `v` are a tuple with one `(k, m, p)` array per layer: k draws from the posterior of the
+caller.
 """
 
 from collections.abc import Sequence
@@ -97,8 +98,8 @@ class DGP(eqx.Module):
         """One path per draw through the hidden layers.
 
         Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row. With
-        `share_draws` all paths of a row share one draw of V instead: one function at k inputs. The local variable
-        of a model that has one is given, or drawn from its prior.
+        `share_draws` all paths of a row share one draw of V instead: one function at k inputs. The local
+        variable of a model that has one is given, or drawn from its prior.
         """
         v = self.white(v)
         spreads = (None,) * len(v) if scales is None else scales

@@ -1,7 +1,7 @@
 """A feature network in front of the first GP layer: deep kernel learning (Wilson et al. 2016).
 
-`phi(x) = x W + network(x)`, where `W` starts as the identity: the model starts as one without features and learns
-to bend its input space. All of it is trained with the model by any inference method, or frozen.
+`phi(x) = x W + network(x)`, where `W` starts as the identity: the model starts as one without features and
+learns to bend its input space. All of it is trained with the model by any inference method, or frozen.
 """
 
 from typing import Any

@@ -217,8 +217,8 @@ KERNELS: dict[str, KernelFactory] = {name: functools.partial(stationary, name) f
 def make_kernel(spec: str, lengthscale: Float[Array, "q d"], variance: Float[Array, " q"]) -> Kernel:
     """A kernel from its name, with `+` and `*` for sums and products: `"rbf"`, `"rq+matern12"`.
 
-    A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's first factor
-    carries all of it, so that the whole has the variance asked for.
+    A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's first
+    factor carries all of it, so that the whole has the variance asked for.
     """
     terms = spec.split("+")
     built = []

@@ -38,8 +38,8 @@ class Moments(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """`A` in units of the kernel's standard deviation, and the share of the prior variance that the inducing points
-    leave unexplained."""
+    """`A` in units of the kernel's standard deviation, and the share of the prior variance that the inducing
+    points leave unexplained."""
 
     matrix: Float[Array, "q kn m"]
     share: Float[Array, "q kn"]
@@ -81,14 +81,14 @@ class GPLayer(eqx.Module):
         """`p(f | h, V)`, or with a `scale` `p(f | h)` for `V ~ N(v, scale scale^T)`, row by row.
 
         An `h` without sample axis is shared: its `A` is computed once for all k. With `noise` V is not
-        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`. The `basis` at `h`
-        may be given where it is known.
+        integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`. The `basis`
+        at `h` may be given where it is known.
         """
-        basis, share = self.basis(h) if basis is None else basis
+        matrix, share = self.basis(h) if basis is None else basis
         variance = self.kernel.variance()
         shift = 0.0
         if scale is not None:
-            spread = basis @ scale
+            spread = matrix @ scale
             if noise is None:
                 share = share + jnp.sum(spread**2, axis=-1)
             else:
@@ -96,11 +96,11 @@ class GPLayer(eqx.Module):
                 shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
         v = jnp.sqrt(variance) * v
         if h.ndim == 2:
-            mean = _project_shared(basis, v)
+            mean = _project_shared(matrix, v)
             share = share.T[None]
         else:
             samples, rows = h.shape[:2]
-            mean = _project_samples(basis.reshape(-1, samples, rows, basis.shape[-1]), v)
+            mean = _project_samples(matrix.reshape(-1, samples, rows, matrix.shape[-1]), v)
             share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
         return Moments(self.mean(h) + mean + shift, variance * share)
 

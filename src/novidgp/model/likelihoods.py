@@ -1,8 +1,9 @@
 """Observation models: the distribution of a target given a Gaussian function value.
 
 Every likelihood answers four questions about `f ~ N(mean, variance)`, element by element: `expected_log_prob`
-(`E[log p(y|f)]`), `log_prob` (`log E[p(y|f)]`, the predictive density), `moments` of y, and `sample`. Closed forms
-where they exist, Gauss-Hermite quadrature where one function is integrated, Monte Carlo only for the softmax.
+(`E[log p(y|f)]`), `log_prob` (`log E[p(y|f)]`, the predictive density), `moments` of y, and `sample`. Closed
+forms where they exist, Gauss-Hermite quadrature where one function is integrated, Monte Carlo only for the
+softmax.
 """
 
 import abc

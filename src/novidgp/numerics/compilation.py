@@ -1,8 +1,8 @@
 """JAX's persistent compilation cache, in the user's cache directory.
 
 The second fit of a shape starts in seconds, in a new process too. `NOVIDGP_CACHE=off` switches it off and
-`NOVIDGP_CACHE=PATH` moves it. A cache directory that JAX was given already is left alone, and where the directory
-cannot be written nothing is.
+`NOVIDGP_CACHE=PATH` moves it. A cache directory that JAX was given already is left alone, and where the
+directory cannot be written nothing is.
 """
 
 import functools
@@ -31,7 +31,7 @@ def use_compilation_cache() -> None:
     from jax.experimental.compilation_cache import compilation_cache
 
     directory = cache_directory()
-    if directory is None or jax.config.jax_compilation_cache_dir is not None:
+    if directory is None or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,14 @@
 """Random numbers: named streams of one key, and fast normal draws.
 
 Monte-Carlo paths need hundreds of thousands of normals per step, of no cryptographic merit. `normal` hashes a
-counter twice with the key's words (the `lowbias32` finaliser) and passes the uniform through the inverse error
-function; XLA fuses all of it into one loop, which costs a tenth of threefry on a CPU. Keys stay ordinary JAX keys.
+counter twice with the key's words (the `lowbias32` finaliser) and passes the uniform through the inverse
+error function; XLA fuses all of it into one loop, which costs a tenth of threefry on a CPU. Keys stay
+ordinary JAX keys.
 """
 
 import math
 import zlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +74,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
     return _children(key, counter, 0x85EBCA6B)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Any) -> Array:
     return _children(key, jnp.asarray(data).astype(jnp.uint32), 0xC2B2AE35)
 
 
@@ -98,8 +100,8 @@ _FAST = define_prng_impl(
 def fast_key(key: PRNGKeyArray) -> PRNGKeyArray:
     """A key of the same words whose splits and draws are cheap hashes (`lowbias32`) instead of threefry.
 
-    A call of threefry adds ten kernels to a program and a tenth of a second to its compilation, and a training step
-    has a dozen of them. The noise of Monte-Carlo paths does not need its quality.
+    A call of threefry adds ten kernels to a program and a tenth of a second to its compilation, and a
+    training step has a dozen of them. The noise of Monte-Carlo paths does not need its quality.
     """
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_FAST)
 

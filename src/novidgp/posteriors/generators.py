@@ -1,11 +1,11 @@
 """Neural posteriors: noise in, inducing outputs of all layers out, jointly.
 
-`ImplicitGenerator` is the paper's: a network maps low-dimensional noise into the much larger space of inducing
-outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
+`ImplicitGenerator` is the paper's: a network maps low-dimensional noise into the much larger space of
+inducing outputs, bounded by a squashing last layer. Its law lives on a manifold and has no density.
 
-`SmoothGenerator` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density and a
-score. Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family). The network
-makes it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
+`SmoothGenerator` adds full-dimensional Gaussian noise, `V = mu + C (xi + g(eps))`, so that q has a density
+and a score. Given eps it is a Gaussian with one covariance factor per layer and output (DSVI's family). The
+network makes it a continuous mixture of those, correlated across layers and free to be skewed or multi-modal.
 
 Both draw in *base coordinates* w, as flat rows, and map these to inducing outputs.
 """
@@ -49,12 +49,15 @@ def unflatten(flat: Flat, shapes: Shapes) -> Inducing:
 class AbstractGenerator(Posterior):
     """A posterior that is a map of base coordinates w, in which a critic can learn its score."""
 
-    shapes: eqx.AbstractVar[Shapes]
-    """`(m, p)` of every layer."""
+    @property
+    @abc.abstractmethod
+    def shapes(self) -> Shapes:
+        """`(m, p)` of every layer."""
 
     @abc.abstractmethod
     def sample_base(self, count: int, *, key: PRNGKeyArray) -> tuple[Flat, Flat | None]:
-        """Draws of w, and the part of each that is not Gaussian noise; None where nothing is Gaussian noise."""
+        """Draws of w, and the part of each that is not Gaussian noise; None where nothing is Gaussian
+        noise."""
 
     @abc.abstractmethod
     def to_outputs(self, base: Flat) -> Inducing:
@@ -71,11 +74,17 @@ class AbstractGenerator(Posterior):
 
 @final
 class ImplicitGenerator(AbstractGenerator):
-    """The paper's generator: `V = b tanh(g(eps) / b)` with the limit b, the compactness constraint of Theorem 1."""
+    """The paper's generator: `V = b tanh(g(eps) / b)` with the limit b, the compactness constraint of Theorem
+    1."""
 
     network: MLP
-    shapes: Shapes = eqx.field(static=True)
+    layer_shapes: Shapes = eqx.field(static=True)
     output_limit: float = eqx.field(static=True)
+
+    @property
+    def shapes(self) -> Shapes:
+        """`(m, p)` of every layer."""
+        return self.layer_shapes
 
     def sample_base(self, count, *, key):
         weight = self.network.weights[0]
@@ -117,7 +126,8 @@ class SmoothGenerator(AbstractGenerator):
         return tuple((len(mean), mean.shape[1]) for mean in self.mean)
 
     def displacement(self, count: int, *, key: PRNGKeyArray) -> Flat:
-        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part; 0 without a network."""
+        """`g(eps)`: the non-Gaussian part of each draw, in units of the Gaussian part; 0 without a
+        network."""
         if self.network is None:
             return jnp.zeros((count, sum(math.prod(shape) for shape in self.shapes)), self.mean[0].dtype)
         weight = self.network.weights[0]

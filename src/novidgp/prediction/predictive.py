@@ -1,17 +1,18 @@
 """What prediction returns: a mixture over posterior paths, in the user's units.
 
-Every path k gives the last layer's moments at a row, hence a component `p_k(y)`. The mixture is kept: its mean is the
-average of means, its variance follows from the law of total variance, its log density is a log-mean-exp of the
-components, and the path axis never leaves this module.
+Every path k gives the last layer's moments at a row, hence a component `p_k(y)`. The mixture is kept: its
+mean is the average of means, its variance follows from the law of total variance, its log density is a
+log-mean-exp of the components, and the path axis never leaves this module.
 
-All rows see the same path noise (common random numbers): a row's prediction does not depend on which other rows are
-asked for, nor on their order. Rows go through in blocks of one fixed size, so that another row count compiles nothing.
+All rows see the same path noise (common random numbers): a row's prediction does not depend on which other
+rows are asked for, nor on their order. Rows go through in blocks of one fixed size, so that another row count
+compiles nothing.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,17 +34,24 @@ _BISECTIONS = 48
 _QUANTILE_DRAWS = 4_000
 
 
+class HostMoments(NamedTuple):
+    """`Moments` of all rows as NumPy arrays, `(k, n, p)`."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True)
 class Predictive:
     """The predictive distribution of some rows.
 
-    Every method works on the same paths, which were propagated once. `moments` are the last layer's, `(k, n, p)` in
-    the model's units, and take `8 k n p` bytes in single precision; `target` leads back to the user's units. The
-    likelihood's parameters have the path axis too: paths may come from several models.
+    Every method works on the same paths, which were propagated once. `moments` are the last layer's, `(k, n,
+    p)` in the model's units, and take `8 k n p` bytes in single precision; `target` leads back to the user's
+    units. The likelihood's parameters have the path axis too: paths may come from several models.
     """
 
     likelihood: Likelihood
-    moments: Moments
+    moments: HostMoments
     target: Standardiser
     key: PRNGKeyArray
     block_size: int
@@ -74,14 +82,12 @@ class Predictive:
 
     def quantile(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles of each target's marginal, `(n, q, t)`: exact for Gaussian noise, else from draws."""
-        levels = jnp.asarray(np.reshape(levels, -1))
-        if isinstance(self.likelihood, GaussianNoise):
-            blocks = self._over_blocks(
-                lambda moments, _: _mixture_quantiles(self.likelihood, moments, levels)
-            )
+        wanted, likelihood = jnp.asarray(np.reshape(levels, -1)), self.likelihood
+        if isinstance(likelihood, GaussianNoise):
+            blocks = self._over_blocks(lambda moments, _: _mixture_quantiles(likelihood, moments, wanted))
         else:
             blocks = self._over_blocks(
-                lambda moments, _: _draw_quantiles(self.likelihood, moments, levels, self.key)
+                lambda moments, _: _draw_quantiles(likelihood, moments, wanted, self.key)
             )
         return self.target.shift + self.target.scale * blocks
 
@@ -117,8 +123,8 @@ class Predictive:
         parts = []
         for rows in _blocks(len(self), self.block_size):
             count = rows.stop - rows.start
-            moments = Moments(*(_padded(m[:, rows], self.block_size) for m in self.moments))
-            result = function(moments, rows)
+            mean, variance = (jnp.asarray(_padded(m[:, rows], self.block_size)) for m in self.moments)
+            result = function(Moments(mean, variance), rows)
             parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
         return jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
@@ -134,9 +140,8 @@ def predict(
 ) -> Predictive:
     """The predictive distribution at rows `x`, from `num_paths` posterior paths.
 
-    `inputs` and `targets` lead from the user's units to the model's; without them `x` and predictions are in the
-    model's own. Without targets of its own units a class has none: labels and counts need no scaling.
-    """
+    `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
+    in the model's own units."""
     fitted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, fitted)
     size = block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
@@ -147,11 +152,18 @@ def predict(
             block = np.zeros((size, x.shape[1]), fitted.model.dtype)
             block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
             likelihood, moments = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
-            parts.append(Moments(*(np.asarray(m)[:, : rows.stop - rows.start] for m in moments)))
+            parts.append([np.asarray(m)[:, : rows.stop - rows.start] for m in moments])
     assert likelihood is not None, "x has no rows"
-    moments = Moments(*(np.concatenate(m, axis=1) for m in zip(*parts, strict=True)))
+    mean, variance = (np.concatenate(m, axis=1) for m in zip(*parts, strict=True))
     target = identity(1) if targets is None else targets
-    return Predictive(likelihood, moments, target, draw_key, size, fitted.model.local_variable is not None)
+    return Predictive(
+        likelihood,
+        HostMoments(mean, variance),
+        target,
+        draw_key,
+        size,
+        fitted.model.local_variable is not None,
+    )
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:

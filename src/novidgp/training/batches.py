@@ -21,7 +21,8 @@ def hold_out(count: int, fraction: float, rng: np.random.Generator) -> tuple[np.
 
 
 def pad_rows(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows up to a multiple of 64. Padding has no targets. Sets of similar size then share one compiled step."""
+    """Rows up to a multiple of 64. Padding has no targets. Sets of similar size then share one compiled
+    step."""
     missing = -len(inputs) % _ROW_MULTIPLE
     return (
         np.concatenate([inputs, np.repeat(inputs[:1], missing, axis=0)]),

@@ -4,8 +4,8 @@ Steps run in compiled chunks. Everything else happens between chunks: the guard 
 diagnosis, validation, callbacks, checkpoints, the progress bar. A step's minibatch and noise are functions of
 (key, step) alone, so a resumed run repeats an uninterrupted one bit for bit.
 
-The state is not donated. The guard needs the state from before the chunk, so a donated one would have to be copied
-first, which costs the memory that donation saves; and an interrupt could find it deleted.
+The state is not donated. The guard needs the state from before the chunk, so a donated one would have to be
+copied first, which costs the memory that donation saves; and an interrupt could find it deleted.
 """
 
 import functools
@@ -54,9 +54,9 @@ class FitResult(NamedTuple):
     state: State
     """The last good state of the inference method."""
     history: dict[str, np.ndarray]
-    """One entry per step for every scalar of the method's step. One per chunk for `chunk_step` (steps done at its
-    end), `chunk_loss` (its mean), `seconds` (its duration, with compilation), with `diagnose` for what the method
-    measures, and with a validation set for `validation_step` and `validation_nll`."""
+    """One entry per step for every scalar of the method's step. One per chunk for `chunk_step` (steps done at
+    its end), `chunk_loss` (its mean), `seconds` (its duration, with compilation), with `diagnose` for what
+    the method measures, and with a validation set for `validation_step` and `validation_nll`."""
     steps: int
     """Steps done."""
     status: Status
@@ -91,19 +91,19 @@ def fit(
 ) -> FitResult:
     """Fit `model` to `data` by `steps` steps of an inference method, on minibatches of `batch_size` rows.
 
-    Without a `batch_size` every step sees all rows. `num_data` is the number of rows that are data, if the last
-    ones are padding. With several `starts` the model's arrays have a leading axis of so many. After a chunk that
-    ends in non-finite numbers the run goes back to where the chunk began and tries again with other noise and 0.3
-    of the step size, four times in a row before it gives up (`diverged`).
+    Without a `batch_size` every step sees all rows. `num_data` is the number of rows that are data, if the
+    last ones are padding. With several `starts` the model's arrays have a leading axis of so many. After a
+    chunk that ends in non-finite numbers the run goes back to where the chunk began and tries again with
+    other noise and 0.3 of the step size, four times in a row before it gives up (`diverged`).
 
-    `patience` stops after so many chunks without a better validation score; `plateau` after so many chunks in which
-    the smoothed loss fell by less than 0.001 (only without a validation set). A callback stops the run by returning
-    True. Ctrl-C ends it after the running chunk, with the best model so far. `diagnose` records what the method
-    measures between chunks, such as NOVI's discrepancy.
+    `patience` stops after so many chunks without a better validation score; `plateau` after so many chunks in
+    which the smoothed loss fell by less than 0.001 (only without a validation set). A callback stops the run
+    by returning True. Ctrl-C ends it after the running chunk, with the best model so far. `diagnose` records
+    what the method measures between chunks, such as NOVI's discrepancy.
 
-    `checkpoint` names a file that is rewritten at the first chunk end after every `checkpoint_every` steps and when
-    the run ends or is interrupted; `resume=True` continues from it where it exists. `progress=None` shows a bar if
-    stderr is a terminal.
+    `checkpoint` names a file that is rewritten at the first chunk end after every `checkpoint_every` steps
+    and when the run ends or is interrupted; `resume=True` continues from it where it exists. `progress=None`
+    shows a bar if stderr is a terminal.
     """
     started = time.perf_counter()
     release_programs()
@@ -297,7 +297,8 @@ def _diagnose(
 
 
 def _all_finite(state: State) -> bool:
-    """Whether all numbers of a state are finite. On the host: a reduction per array takes seconds to compile."""
+    """Whether all numbers of a state are finite. On the host: a reduction per array takes seconds to
+    compile."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(state))
     return all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f")
 

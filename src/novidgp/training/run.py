@@ -19,7 +19,8 @@ Record = dict[str, np.ndarray]
 
 
 class Run(NamedTuple):
-    """All that a resumed run must know. It is replaced as a whole, so that an interrupt never finds half of one."""
+    """All that a resumed run must know. It is replaced as a whole, so that an interrupt never finds half of
+    one."""
 
     state: State
     step: int = 0

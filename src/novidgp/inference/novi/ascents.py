@@ -21,7 +21,7 @@ from novidgp.model.dgp import Batch, Inducing, Scales, repeat_draws
 from novidgp.model.likelihoods import GaussianNoise
 from novidgp.numerics import stein
 from novidgp.numerics.random import normal
-from novidgp.posteriors.generators import SmoothGenerator, flatten, unflatten
+from novidgp.posteriors.generators import AbstractGenerator, flatten, unflatten
 
 NORMAL_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
 """The entropy of one standard normal variable."""
@@ -32,8 +32,8 @@ def draw_between(
 ) -> tuple[Inducing, tuple[Float[Array, "_p _m _m"] | None, ...]]:
     """In all layers but the first and the last, replace the Gaussian part of q by one draw per path.
 
-    Every path has its own inputs there, and integrating V out row by row would take one covariance product per
-    output, most of a deep model's time. The bound is the same. `factors` are the scales before whitening.
+    Every path has its own inputs there, and integrating V out row by row would take one covariance product
+    per output, most of a deep model's time. The bound is the same. `factors` are the scales before whitening.
     """
     keys = jax.random.split(key, len(paths))
 
@@ -58,9 +58,9 @@ def elbo_ascent(
 ) -> Ascent:
     """Ascent of the evidence lower bound with the Gaussian part of q integrated out.
 
-    Given eps, q is Gaussian layer by layer, so the data term needs no draw of V, as in DSVI. What remains of the
-    entropy, `H(w)`, has the gradient `-E[r(w) . dg]`. With statistics in `memory` the last layer is solved for:
-    the rest follows the bound with the best last layer in it.
+    Given eps, q is Gaussian layer by layer, so the data term needs no draw of V, as in DSVI. What remains of
+    the entropy, `H(w)`, has the gradient `-E[r(w) . dg]`. With statistics in `memory` the last layer is
+    solved for: the rest follows the bound with the best last layer in it.
     """
     num_paths, bound = target.num_paths, target.bound
     hidden_key, likelihood_key, between_key = jax.random.split(keys.paths, 3)
@@ -101,7 +101,7 @@ def elbo_ascent(
     likelihood = players.model.likelihood
     if isinstance(likelihood, GaussianNoise):
         info["noise"] = jnp.sqrt(jnp.mean(likelihood.variance))
-    return Ascent(*gradients, solved, statistics, info)
+    return Ascent(gradients[0], gradients[1], solved, statistics, info)
 
 
 def kl_ascent(
@@ -115,8 +115,8 @@ def kl_ascent(
 ) -> Ascent:
     """The generator follows `E[J^T (score_p - r)]`, the gradient of the reverse KL, from joint draws of V.
 
-    One pass through the likelihood serves both players. With a `regularisation` the critic is the paper's network
-    phi, and `2 lambda phi` takes the place of `score_p - r`.
+    One pass through the likelihood serves both players. With a `regularisation` the critic is the paper's
+    network phi, and `2 lambda phi` takes the place of `score_p - r`.
     """
     generator, critic = players.generator, players.critic
     draws = _Draws(players, batch, target, keys)
@@ -143,8 +143,8 @@ def fisher_ascent(
 ) -> Ascent:
     """The generator descends the regularised Stein discrepancy, from joint draws of V (Algorithm 1).
 
-    The critic is a fixed field here (the envelope theorem): only with the trace, whose mean over q depends on q, is
-    the gradient that of the Fisher divergence. A `ScoreModel` critic enters in the form of Theorem 2.
+    The critic is a fixed field here (the envelope theorem): only with the trace, whose mean over q depends on
+    q, is the gradient that of the Fisher divergence. A `ScoreModel` critic enters in the form of Theorem 2.
     """
     model, generator, critic = players
     draws = _Draws(players, batch, target, keys)
@@ -202,6 +202,6 @@ class _Draws:
         num_data = target.num_data
         self.info = {"loss": -joint / num_data, "expected_log_likelihood": data / num_data}
 
-    def pull_back(self, direction: Inducing) -> SmoothGenerator:
+    def pull_back(self, direction: Inducing) -> AbstractGenerator:
         """A direction of the draws as one of the generator's parameters."""
         return self._vjp(direction)[0]

@@ -1,8 +1,8 @@
 """Critics: what they are, and what they minimise.
 
-`ScoreModel` is Theorem 2's form. The best critic is `(score_p - score_q) / (2 lambda)`, so only the generator's own
-score `r` has to be learned, and it is learned without data. `stein_loss` trains the paper's critic instead, a
-network that is the field `phi` itself.
+`ScoreModel` is Theorem 2's form. The best critic is `(score_p - score_q) / (2 lambda)`, so only the
+generator's own score `r` has to be learned, and it is learned without data. `stein_loss` trains the paper's
+critic instead, a network that is the field `phi` itself.
 """
 
 from typing import final

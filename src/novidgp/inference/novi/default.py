@@ -4,10 +4,10 @@ A generator `V = g(eps)` is the posterior. A critic maximises, and the generator
 
     RSD = E_q[ score(V) . phi(V) + tr(d phi / d V) - lambda |phi(V)|^2 ],
 
-while the hyper-parameters ascend `E_q[log p(y, V)]`. The best critic is `phi = (score_p - r) / (2 lambda)` with `r`
-the score of q. So the critic models r, for which it needs neither data nor the posterior's score; the generator
-follows `E[J^T (score_p - r)]`, in which lambda cancels; and one pass through the likelihood per step serves generator
-and hyper-parameters. The published algorithm is in `paper.py`.
+while the hyper-parameters ascend `E_q[log p(y, V)]`. The best critic is `phi = (score_p - r) / (2 lambda)`
+with `r` the score of q. So the critic models r, for which it needs neither data nor the posterior's score;
+the generator follows `E[J^T (score_p - r)]`, in which lambda cancels; and one pass through the likelihood per
+step serves generator and hyper-parameters. The published algorithm is in `paper.py`.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from novidgp.numerics.nets import Activation, NetworkShape, mlp
 from novidgp.posteriors.generators import Covariance, smooth_generator
 
 SMALL_DATA = 2000
-"""Rows up to which hyper-parameters overfit soon. Beside a closed-form last layer they then learn at 0.01 instead of
-0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is given)."""
+"""Rows up to which hyper-parameters overfit soon. Beside a closed-form last layer they then learn at 0.01
+instead of 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is given)."""
 
 
 @final
@@ -39,12 +39,13 @@ SMALL_DATA = 2000
 class NOVI(Method):
     """Neural operator variational inference.
 
-    `num_samples` is the paper's K, `num_paths` its S and `critic_steps` its n_c. `network=False` switches the neural
-    part off and leaves a Gaussian q with a `full` or `diagonal` covariance per layer and output. `last_layer` says
-    whether the last layer's Gaussian is solved for in every step (`closed-form`: Gaussian noise, whitened model, full
-    covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves where it can. `statistics_rate` is
-    the weight of the newest minibatch in the statistics of the closed form. `snapshots` keeps models from the course
-    of training as members of the predictive mixture (None: up to 2,000 rows).
+    `num_samples` is the paper's K, `num_paths` its S and `critic_steps` its n_c. `network=False` switches the
+    neural part off and leaves a Gaussian q with a `full` or `diagonal` covariance per layer and output.
+    `last_layer` says whether the last layer's Gaussian is solved for in every step (`closed-form`: Gaussian
+    noise, whitened model, full covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves
+    where it can. `statistics_rate` is the weight of the newest minibatch in the statistics of the closed
+    form. `snapshots` keeps models from the course of training as members of the predictive mixture (None: up
+    to 2,000 rows).
     """
 
     name: ClassVar[str] = "novi"
@@ -139,7 +140,8 @@ class NOVI(Method):
         )
 
         def optimisers(memory):
-            """With a closed-form last layer, hyper-parameters overfit small data, so they learn at half the rate."""
+            """With a closed-form last layer, hyper-parameters overfit small data, so they learn at half the
+            rate."""
             model_rate = self.model_rate
             if model_rate is None:
                 slow = memory is not None

@@ -1,7 +1,8 @@
 """The game that NOVI and IPVI play: a generator and hyper-parameters against a critic, in turns.
 
 In every step the critic takes a few steps of its own against the present generator, then generator and model
-ascend together. What the critic minimises and what the others ascend are pure functions that a method passes in.
+ascend together. What the critic minimises and what the others ascend are pure functions that a method passes
+in.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import DiagnoseFn, Inference, Info
 from novidgp.inference.optim import ascend, descend, norm
-from novidgp.model.dgp import Batch
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.generators import AbstractGenerator
 
@@ -26,7 +26,7 @@ class Players(NamedTuple):
     """The players. Also the form of their optimisers and of the optimisers' states."""
 
     model: Model
-    generator: AbstractGenerator | Any
+    generator: Any
     critic: Any
 
 
@@ -54,7 +54,7 @@ class CriticLoss(Protocol):
     """What the critic minimises."""
 
     def __call__(
-        self, critic: Any, players: Players, memory: Memory, batch: Batch | None, *, key: PRNGKeyArray
+        self, critic: Any, players: Players, memory: Memory, batch: Any, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Memory]:
         """The loss of `critic` against the present players, and the memory after this step."""
         ...
@@ -64,7 +64,7 @@ class CriticLoss(Protocol):
 class AscentFn(Protocol):
     """Where generator and model go."""
 
-    def __call__(self, players: Players, memory: Memory, batch: Batch | None, *, keys: Keys) -> Ascent:
+    def __call__(self, players: Players, memory: Memory, batch: Any, *, keys: Keys) -> Ascent:
         """The ascent directions with the critic held fixed."""
         ...
 
@@ -89,8 +89,8 @@ def game(
 ) -> Inference:
     """The alternation: `critic_steps` steps of the critic, one ascent of generator and model.
 
-    `start(model, key=key)` makes the players and the memory. A critic that is None is not trained. `project` maps
-    the model back into its constraints after every step.
+    `start(model, key=key)` makes the players and the memory. A critic that is None is not trained. `project`
+    maps the model back into its constraints after every step.
     """
 
     def init(model, batch, *, key):

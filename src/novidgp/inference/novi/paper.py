@@ -1,8 +1,9 @@
 """The published algorithm, with the signs of its Algorithm 1 mended: eta and nu ascend.
 
-The generator is a network that maps low-dimensional noise to V within bounds; the critic is a network phi that
-maximises the regularised Stein discrepancy; the generator descends the discrepancy, which takes Hessian-vector
-products of the log joint density; the hyper-parameters ascend `E_q[log p(y, V)]` and are kept within bounds.
+The generator is a network that maps low-dimensional noise to V within bounds; the critic is a network phi
+that maximises the regularised Stein discrepancy; the generator descends the discrepancy, which takes
+Hessian-vector products of the log joint density; the hyper-parameters ascend `E_q[log p(y, V)]` and are kept
+within bounds.
 """
 
 import dataclasses
@@ -29,8 +30,9 @@ from novidgp.posteriors.generators import implicit_generator
 class NOVIPaper(Method):
     """Algorithm 1 of the NOVI paper.
 
-    `regularisation` is its lambda, `critic_steps` its n_c, `num_samples` its K and `num_paths` its S. `output_limit`
-    and `hyperparameter_range` are the compactness constraints of Theorem 1, on V and on the hyper-parameters.
+    `regularisation` is its lambda, `critic_steps` its n_c, `num_samples` its K and `num_paths` its S.
+    `output_limit` and `hyperparameter_range` are the compactness constraints of Theorem 1, on V and on the
+    hyper-parameters.
     """
 
     name: ClassVar[str] = "novi-paper"

@@ -42,7 +42,8 @@ class AbstractTarget(eqx.Module):
 
 @final
 class DGPTarget(AbstractTarget):
-    """The posterior of a deep GP, estimated on a minibatch with `num_paths` paths per draw (the paper's S)."""
+    """The posterior of a deep GP, estimated on a minibatch with `num_paths` paths per draw (the paper's
+    S)."""
 
     num_data: Count
     num_samples: int = eqx.field(static=True)
