@@ -9,7 +9,7 @@ import numpy as np
 
 from novidgp.bench import baselines
 from novidgp.bench.problems import Problem
-from novidgp.bench.scoring import Classification, Regression, Scores, thin
+from novidgp.bench.scoring import Classification, Regression, Scores, from_predictive, thin
 from novidgp.bench.spec import BASELINES, Fit
 from novidgp.prediction.scores import point_scores
 
@@ -83,12 +83,7 @@ def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Sc
         facts["curve"] = curve.points
     if problem.task == "classification":
         return Classification(model.predict_proba, model.classes_), facts
-
-    def moments(X, y):
-        predictive = model.predictive(X)
-        return predictive.mean()[:, 0], predictive.log_prob(y[:, None])
-
-    return Regression(moments, model.predict_quantiles), facts
+    return from_predictive(model.predictive), facts
 
 
 def _seconds_per_step(history: dict[str, np.ndarray]) -> float | None:

@@ -4,13 +4,13 @@ A suite is a grid of data sets, methods, depths, variants and splits. Data sets 
 not on the machine are left out by the runner, with a note.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 from novidgp.bench.spec import BASELINES, Fit
+from novidgp.messages import nearest
 
 UCI = ("boston", "energy", "power", "concrete", "yacht", "qsar", "protein", "kin8nm")
 FOUR = ("concrete", "energy", "boston", "kin8nm")
@@ -275,8 +275,8 @@ SUITES = {
 def find_suite(name: str) -> Suite:
     """Look a suite up by name."""
     if name not in SUITES:
-        near = difflib.get_close_matches(name, SUITES, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, SUITES, cutoff=0.4)
+        hint = "" if near is None else f" Did you mean {near!r}?"
         raise ValueError(f"suite {name!r} is unknown.{hint} Choose one of: {', '.join(SUITES)}.")
     return SUITES[name]
 

@@ -256,15 +256,14 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _predict(self, X: np.ndarray) -> Predictive:
         """The predictive distribution of checked rows."""
         use_compilation_cache()
-        with precision(self.config_.dtype):
-            return predict(
-                self._fitted(),
-                X,
-                num_paths=int(self.num_predict_samples),
-                key=jax.random.key(self.prediction_seed_),
-                inputs=self.input_scaling_,
-                targets=self.target_scaling_,
-            )
+        return predict(
+            self._fitted(),
+            X,
+            num_paths=int(self.num_predict_samples),
+            key=jax.random.key(self.prediction_seed_),
+            inputs=self.input_scaling_,
+            targets=self.target_scaling_,
+        )
 
     def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:
         """Each function of a predictive and of the rows it is for, over all rows of raw `X`, in bounded
@@ -276,7 +275,6 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         for start in range(0, len(X), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             predictive = self._predict(X[rows])
-            with precision(self.config_.dtype):
-                for part, function in zip(parts, functions, strict=True):
-                    part.append(function(predictive, rows))
+            for part, function in zip(parts, functions, strict=True):
+                part.append(function(predictive, rows))
         return [np.concatenate(part) for part in parts]

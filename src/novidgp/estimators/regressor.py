@@ -16,7 +16,6 @@ from novidgp.checks import check_integer
 from novidgp.estimators.base import LARGEST_SEED, DGPEstimator
 from novidgp.estimators.checks import check_quantiles, check_regression_targets, explain_text
 from novidgp.model.likelihoods import LIKELIHOODS
-from novidgp.numerics.compilation import precision
 from novidgp.training.loop import Callback
 
 
@@ -101,9 +100,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
         check_integer("n_samples", n_samples)
         key = jax.random.key(int(check_random_state(random_state).randint(LARGEST_SEED)))
-        predictive = self.predictive(X)
-        with precision(self.config_.dtype):
-            draws = np.moveaxis(predictive.sample(int(n_samples), key=key), 0, -1)
+        draws = np.moveaxis(self.predictive(X).sample(int(n_samples), key=key), 0, -1)
         return draws if self.target_ndim_ == 2 else draws[:, 0]
 
     def log_density(self, X, y):

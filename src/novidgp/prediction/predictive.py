@@ -11,7 +11,7 @@ compiles nothing.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,6 +23,7 @@ from jaxtyping import PRNGKeyArray
 
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
+from novidgp.numerics.compilation import precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
 from novidgp.numerics.scaling import Standardiser, identity
@@ -80,16 +81,17 @@ class Predictive:
         p = np.concatenate([1.0 - p, p], axis=1) if p.shape[1] == 1 else p
         return p / p.sum(1, keepdims=True)
 
-    def quantile(self, levels: np.ndarray) -> np.ndarray:
+    def quantile(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         """Quantiles of each target's marginal, `(n, q, t)`: exact for Gaussian noise, else from draws."""
-        wanted, likelihood = jnp.asarray(np.reshape(levels, -1)), self.likelihood
-        if isinstance(likelihood, GaussianNoise):
-            blocks = self._over_blocks(lambda moments, _: _mixture_quantiles(likelihood, moments, wanted))
-        else:
-            blocks = self._over_blocks(
-                lambda moments, _: _draw_quantiles(likelihood, moments, wanted, self.key)
-            )
-        return self.target.shift + self.target.scale * blocks
+        levels, likelihood = np.reshape(levels, -1), self.likelihood
+
+        def block(moments, _):
+            wanted = jnp.asarray(levels)
+            if isinstance(likelihood, GaussianNoise):
+                return _mixture_quantiles(likelihood, moments, wanted)
+            return _draw_quantiles(likelihood, moments, wanted, self.key)
+
+        return self.target.shift + self.target.scale * self._over_blocks(block)
 
     def log_prob(self, y: np.ndarray) -> np.ndarray:
         """`log p(y)` of every row, `(n,)`, jointly over its targets `(n, t)`; NaN ones are integrated out."""
@@ -121,11 +123,12 @@ class Predictive:
     def _over_blocks(self, function: Callable[[Moments, slice], Any]) -> Any:
         """A function of the moments of a block of rows, over all rows; its results have rows first."""
         parts = []
-        for rows in _blocks(len(self), self.block_size):
-            count = rows.stop - rows.start
-            mean, variance = (jnp.asarray(_padded(m[:, rows], self.block_size)) for m in self.moments)
-            result = function(Moments(mean, variance), rows)
-            parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
+        with precision(self.moments.mean.dtype.name):
+            for rows in _blocks(len(self), self.block_size):
+                count = rows.stop - rows.start
+                mean, variance = (jnp.asarray(_padded(m[:, rows], self.block_size)) for m in self.moments)
+                result = function(Moments(mean, variance), rows)
+                parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
         return jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
 
@@ -142,28 +145,22 @@ def predict(
 
     `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
     in the model's own units."""
-    fitted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, fitted)
-    size = block_size(fitted, num_paths)
+    x, size = np.asarray(x), block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
-    x = np.asarray(x)
     likelihood, parts = None, []
-    with single_threaded_lapack():
+    with precision(fitted.model.dtype.name), single_threaded_lapack():
+        fitted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, fitted)
         for rows in _blocks(len(x), size):
             block = np.zeros((size, x.shape[1]), fitted.model.dtype)
             block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
             likelihood, moments = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
             parts.append([np.asarray(m)[:, : rows.stop - rows.start] for m in moments])
-    assert likelihood is not None, "x has no rows"
+    if likelihood is None:
+        raise ValueError("x has no rows; pass at least one.")
     mean, variance = (np.concatenate(m, axis=1) for m in zip(*parts, strict=True))
     target = identity(1) if targets is None else targets
-    return Predictive(
-        likelihood,
-        HostMoments(mean, variance),
-        target,
-        draw_key,
-        size,
-        fitted.model.local_variable is not None,
-    )
+    own_paths = fitted.model.local_variable is not None
+    return Predictive(likelihood, HostMoments(mean, variance), target, draw_key, size, own_paths)
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
