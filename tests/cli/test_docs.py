@@ -1,12 +1,17 @@
 """The examples of README and docs, run as written but with few steps."""
 
+import contextlib
 import re
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from novidgp.datasets.parsers import PARSERS
+from novidgp.datasets.registry import REGISTRY
 from novidgp.inference import METHODS
+from novidgp.model.kernels import KERNELS
+from novidgp.model.likelihoods import LIKELIHOODS
 from support.commands import houses, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 def blocks(language):
     """Fenced blocks of the README and the documentation, named by their place."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
         found = re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
         for index, block in enumerate(found):
             yield pytest.param(block, id=f"{path.name}-{index}")
@@ -25,7 +30,9 @@ def blocks(language):
 def test_python_examples_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     block = re.sub(r"\b((?:max_)?steps)=\d[\d_]*", r"\1=20", block)
-    with mock.patch.dict(METHODS):  # one example adds a method
+    with contextlib.ExitStack() as stack:
+        for registry in (METHODS, KERNELS, LIKELIHOODS, REGISTRY, PARSERS):  # some examples add to these
+            stack.enter_context(mock.patch.dict(registry))
         exec(compile(block, "example.py", "exec"), {"__name__": "__main__"})
 
 

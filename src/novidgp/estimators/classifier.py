@@ -14,9 +14,9 @@ from novidgp.training.loop import Callback
 class DGPClassifier(ClassifierMixin, DGPEstimator):
     """Deep Gaussian process classification.
 
-    Parameters are those of `DGPRegressor`; `likelihood` is `bernoulli` (probit link, two classes), `softmax`,
-    or `auto`, which takes the first for two classes and the second for more. `classes_` are the labels.
-    """
+    Parameters and attributes are those of `DGPRegressor`, with two differences: `likelihood` is `bernoulli`
+    (probit link, two classes), `softmax`, or `auto`, which takes the first for two classes and the second for
+    more; and `classes_` holds the labels."""
 
     def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
         """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in

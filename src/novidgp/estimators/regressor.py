@@ -22,40 +22,88 @@ from novidgp.training.loop import Callback
 class DGPRegressor(RegressorMixin, DGPEstimator):
     """Deep Gaussian process regression, with one or several targets.
 
+    Inputs and targets are scaled inside, by the training rows only. All parameters are keyword-only. They are
+    in four groups: the inference method, the model, the training, and the rest.
+
     Parameters
     ----------
-    inference : `novi`, or another of `novidgp.inference.METHODS`; `preset` names a set of its options (`novi`
-        has `default` and `paper`), `inference_options` is a dict of options on top.
-    num_layers, num_inducing, hidden_dim : depth, inducing points per layer, width of hidden layers (None: the
-        number of features, at most 30).
-    kernel : `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`;
-        `kernel_sharing` is `separate` (one kernel per output), `shared`, or `auto`: separate in the first
-        hidden layer, where it is cheap, and shared elsewhere.
-    mean : `linear`, `linear-learned` or `zero`, for hidden layers.
-    likelihood : `gaussian` (what `auto` means), `student-t`, `heteroscedastic` or `poisson` (counts).
-    whiten : whether inducing outputs are whitened.
-    latent_dim : latent variables beside the inputs, for densities with several modes: a number, 0: none, or
-        `auto`: 1 for the methods that propose them (`iwvi`, `iwvi-dreg`), else 0.
-    features : a network in front of the first layer (deep kernel learning): None, `mlp`, or a dict of some of
-        `width`, `depth`, `activation`, `outputs` (number of features) and `trainable`.
-    max_steps, batch_size : training steps and rows per step.
-    starts : models trained side by side from different starts, whose mixture predicts; 2 take twice the time.
-    num_predict_samples : posterior paths of a prediction.
-    validation_fraction, patience : share of the rows held out to choose the best model; chunks of 100 steps
-        without progress (on the held-out rows, or of the training loss without them) after which to stop.
-    dtype : `float32` or `float64`.
-    random_state : int, RandomState or None. Equal seeds give equal models.
-    verbose : progress bar; None shows it at a terminal.
-    checkpoint : a file to save the run to, and to resume from where it exists.
+    inference : str, default="novi"
+        The inference method, a name in `novidgp.inference.METHODS`.
+    preset : str, default="default"
+        `"paper"` makes `novi` the published algorithm, which is the method `novi-paper`.
+    inference_options : dict, default=None
+        Options of the method: the fields of its class, such as `novidgp.inference.NOVI`.
+    num_layers : int, default=2
+        GP layers. One layer is a sparse GP.
+    num_inducing : int, default=100
+        Inducing points of every layer.
+    hidden_dim : int, default=None
+        Width of hidden layers. None is the number of features, at most 30.
+    kernel : str, default="rq"
+        `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`.
+    kernel_sharing : {"auto", "separate", "shared"}, default="auto"
+        One kernel per output, or one per layer. `auto` is separate in the first hidden layer, where that is
+        cheap.
+    mean : {"linear", "linear-learned", "zero"}, default="linear"
+        Mean functions of hidden layers.
+    likelihood : str, default="auto"
+        `gaussian` (which is `auto`), `student-t`, `heteroscedastic` or `poisson` (counts).
+    whiten : bool, default=True
+        Whether inducing outputs are whitened.
+    latent_dim : int or "auto", default="auto"
+        Local variables beside the inputs, for densities with several modes. `auto` is 1 for the methods that
+        propose them (`iwvi`, `iwvi-dreg`) and 0 for the others.
+    features : {None, "mlp"} or dict, default=None
+        A network in front of the first layer (deep kernel learning). A dict has some of `width`, `depth`,
+        `activation`, `outputs` (the number of features) and `trainable`.
+    max_steps : int, default=1000
+        Training steps.
+    starts : int, default=1
+        Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
+    batch_size : int, default=1000
+        Rows of a step.
+    validation_fraction : float, default=None
+        Share of the rows held out to choose the best model.
+    patience : int, default=None
+        Chunks of 100 steps without progress after which to stop: on the held-out rows, or of the training
+        loss without them.
+    checkpoint : path, default=None
+        A file to save the run to, and to resume from where it exists.
+    diagnose : bool, default=False
+        Whether to measure what the method can tell of its fit after every chunk: for `novi` the Stein
+        discrepancy and the Fisher divergence, in `history_`. It compiles a program of its own.
+    num_predict_samples : int, default=100
+        Posterior paths of a prediction.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the model.
+    random_state : int, RandomState or None, default=None
+        Equal seeds give equal models.
+    verbose : bool, default=None
+        Progress bar. None shows it at a terminal.
 
     Attributes
     ----------
-    model_, posterior_ : the fitted DGP and the posterior over its inducing outputs.
-    others_ : further models and posteriors that predictions are a mixture over, on a leading axis: snapshots
-        from along the way, other starts; None if there are none.
-    history_ : dict of arrays, one entry per step (`loss`, ...).
-    n_iter_, fit_status_ : steps done and how training ended.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    model_ : DGP
+        The fitted model.
+    posterior_ : Posterior
+        The posterior over its inducing outputs.
+    ensemble_ : Fitted or None
+        Further models and posteriors that predictions are a mixture over, on a leading axis: snapshots from
+        the course of training and other starts.
+    history_ : dict of arrays
+        `loss` and other scalars of every step; `chunk_step`, `seconds` and more for every chunk.
+    n_iter_ : int
+        Steps done.
+    fit_status_ : str
+        How training ended: `finished`, `early-stopped`, `plateau`, `interrupted` or `diverged`.
+    fit_notes_ : tuple of str
+        What happened during training, in words.
+    method_ : Method
+        The inference method with all its options.
+    n_features_in_ : int
+        Number of columns of the training inputs.
+    feature_names_in_ : array of str
+        Names of these columns, if they had names.
     """
 
     def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):

@@ -98,7 +98,7 @@ def verdict(run: Run, steps: int, patience: int | None, plateau: int | None) -> 
     return None
 
 
-def _stale(values: Iterable[float], tolerance: float = 0.0) -> int:
+def _stale(values: Iterable[float | np.floating], tolerance: float = 0.0) -> int:
     """How many values at the end did not fall below the best before them by more than `tolerance`."""
     best, stale = np.inf, 0
     for value in values:
