@@ -18,7 +18,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _KEY = "novidgp"
 
 

@@ -71,6 +71,9 @@ def fit_command(
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop after this many chunks of 100 steps without progress.")
     ] = None,
+    diagnose: Annotated[
+        bool, typer.Option("--diagnose", help="Measure and show the method's own diagnostics (novi: RSD).")
+    ] = False,
     option: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Option of the inference method; repeatable."),
@@ -129,6 +132,7 @@ def fit_command(
         "likelihood": likelihood,
         "max_steps": steps,
         "starts": starts,
+        "diagnose": diagnose,
         "batch_size": batch_size,
         "validation_fraction": validation_fraction,
         "patience": patience,
@@ -145,13 +149,21 @@ def fit_command(
     model = make_estimator(kind, settings).fit(X[train], y[train])
     seconds = time.perf_counter() - start
     console.print(f"{len(model.history_['loss']):,} steps in {seconds:.1f} s: {model.fit_status_}")
-    for line in mixing(model.posterior_):
+    for line in [*mixing(model.posterior_), *discrepancies(model.history_)]:
         console.print(line)
     if held_out:
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))
     model.save(path, extra={ENCODING: encoding.to_json()})
     console.print(f"saved {path}")
+
+
+def discrepancies(history: dict[str, Any]) -> list[str]:
+    """A line with what `--diagnose` measured first and last; none if nothing was measured."""
+    if "rsd" not in history:
+        return []
+    first, last = history["rsd"][0], history["rsd"][-1]
+    return [f"regularised Stein discrepancy: {first:.4g} after the first chunk, {last:.4g} at the end"]
 
 
 def mixing(posterior: Any) -> list[str]:
