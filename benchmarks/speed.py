@@ -5,6 +5,7 @@ lives in a process of its own and the processes take turns, so that all of them 
 disturbs another: an idle one waits on a pipe. Figures are medians over turns.
 
     python benchmarks/speed.py              # the comparison; the last line is one JSON object
+    python benchmarks/speed.py --setup      # only how long a first fit of the default regressor takes to compile
     python benchmarks/speed.py --scaling    # how NOVI's iteration grows with depth, samples and batch
 """
 # pyright: reportMissingImports=false
@@ -15,11 +16,16 @@ import multiprocessing
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 THREADS = 2
 INPUTS, HIDDEN, INDUCING, SAMPLES, BATCH = 8, 10, 100, 10, 1000
 WARM_UP = 3
+ENERGY_ROWS = 768
+CAPTURED: dict = {"check": True, "capture_output": True, "text": True}
 
 
 def toy_data(rows):
@@ -90,6 +96,31 @@ def ours(method, *, layers=2, samples=SAMPLES, batch=BATCH, sharing="auto", **op
     return run, compile_seconds
 
 
+def first_fit(method):
+    """Seconds of the first fit of the default regressor, with one step, to a set of energy's size.
+
+    In this process nothing is compiled and nothing cached before it: tracing, compiling and one step.
+    """
+    from novidgp import DGPRegressor
+
+    X, y = toy_data(ENERGY_ROWS)
+    begin = time.perf_counter()
+    DGPRegressor(inference=method, max_steps=1, random_state=0, verbose=False).fit(X, y)
+    return time.perf_counter() - begin
+
+
+def first_fits(turns):
+    """Per method: median seconds of a first fit, each in a new process, methods in turn."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import speed; print(speed.first_fit(sys.argv[2]))"
+    seconds = {"dsvi": [], "novi": []}
+    for _ in range(turns):
+        for method, values in seconds.items():
+            command = [sys.executable, "-c", code, str(Path(__file__).parent), method]
+            environment = os.environ | {"NOVIDGP_CACHE": "off"}
+            values.append(float(subprocess.run(command, env=environment, **CAPTURED).stdout))
+    return {method: statistics.median(values) for method, values in seconds.items()}
+
+
 def worker(pipe, method, options):
     """Set up, then time as many iterations as the parent asks for, until it asks for none."""
     baseline = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -125,7 +156,7 @@ def compare(methods, turns, iterations):
     return results
 
 
-def report(results):
+def report(results, first):
     """A table, and the figures as one JSON line."""
     peer = results["gpytorch_dsvi"]["seconds"]
     print(f"{'method':<16}{'ms / iteration':>16}{'ratio':>8}{'set-up s':>10}{'peak MB':>10}")
@@ -138,7 +169,17 @@ def report(results):
     figures = {
         f"{label}_ratio": peer / r["seconds"] for label, r in results.items() if label in ("dsvi", "novi")
     }
-    print(json.dumps(figures | {"threads": THREADS, "results": results}))
+    print(json.dumps(figures | report_first(first) | {"threads": THREADS, "results": results}))
+
+
+def report_first(first):
+    """Set-up seconds of first fits in words, and as figures."""
+    ratio = first["novi"] / first["dsvi"]
+    print(
+        f"first fit of the default regressor, {ENERGY_ROWS} rows, one step, nothing cached: "
+        f"dsvi {first['dsvi']:.1f} s, novi {first['novi']:.1f} s, {ratio:.2f} x"
+    )
+    return {"setup_ratio": ratio, "first_fit_seconds": first}
 
 
 def scaling(turns):
@@ -158,14 +199,18 @@ def main():
     )
     parser.add_argument("--turns", type=int, default=9, help="how often each method gets its turn")
     parser.add_argument("--iterations", type=int, default=20, help="iterations per turn")
+    parser.add_argument("--setup", action="store_true", help="first fits alone")
     parser.add_argument("--scaling", action="store_true", help="NOVI alone, over sizes")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     if arguments.scaling:
         scaling(arguments.turns)
         return
+    if arguments.setup:
+        print(json.dumps(report_first(first_fits(3))))
+        return
     methods = {label: (label, {}) for label in ("gpytorch_dsvi", "dsvi", "novi")}
-    report(compare(methods, arguments.turns, arguments.iterations))
+    report(compare(methods, arguments.turns, arguments.iterations), first_fits(3))
 
 
 if __name__ == "__main__":
