@@ -5,7 +5,7 @@ lives in a process of its own and the processes take turns, so that all of them 
 disturbs another: an idle one waits on a pipe. Figures are medians over turns.
 
     python benchmarks/speed.py              # the comparison; the last line is one JSON object
-    python benchmarks/speed.py --setup      # only how long a first fit of the default regressor takes to compile
+    python benchmarks/speed.py --setup      # only: how long a first default fit takes to compile
     python benchmarks/speed.py --scaling    # how NOVI's iteration grows with depth, samples and batch
 """
 # pyright: reportMissingImports=false
