@@ -17,7 +17,8 @@ from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import DGP, Batch
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, StudentT
-from novidgp.posteriors.base import GaussianPosterior, propagate_samples
+from novidgp.posteriors.base import propagate_samples
+from novidgp.posteriors.gaussian import GaussianPosterior
 from support.dense import lower_factor, make_layer
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -42,8 +43,10 @@ def model(depth=2, likelihood=None):
 
 def problem(depth=2):
     rng = np.random.default_rng(3)
-    v = tuple(rng.standard_normal((K, M, D if layer < depth - 1 else T)) for layer in range(depth))
-    return v, Batch(rng.standard_normal((N, D)), rng.standard_normal((N, T)))
+    v = tuple(
+        jnp.asarray(rng.standard_normal((K, M, D if layer < depth - 1 else T))) for layer in range(depth)
+    )
+    return v, Batch(jnp.asarray(rng.standard_normal((N, D))), jnp.asarray(rng.standard_normal((N, T))))
 
 
 def value_and_score(dgp, v, batch, num_data, **options):
@@ -75,7 +78,7 @@ def test_minibatch_likelihood_and_score_average_to_the_full_batch(pinned_noise):
 
 def test_missing_targets_are_as_if_dropped_output_by_output(pinned_noise):
     dgp, (v, data) = model(), problem()
-    y = data.y.copy()
+    y = np.array(data.y)
     y[0, 0] = y[3, 1] = y[4, 0] = y[5] = np.nan
     values, score = jax.jit(lambda y: value_and_score(dgp, v, Batch(data.x, y), N))(y)
 
@@ -89,8 +92,8 @@ def test_missing_targets_are_as_if_dropped_output_by_output(pinned_noise):
         return lambda v: value_and_score(
             alone,
             (*v[:-1], v[-1][..., t : t + 1]),
-            Batch(data.x[rows], y[rows, t : t + 1]),
-            rows.sum(),
+            Batch(data.x[rows], jnp.asarray(y[rows, t : t + 1])),
+            int(rows.sum()),
         )
 
     parts = [jax.jit(one_output(t))(v) for t in range(T)]
@@ -101,7 +104,7 @@ def test_missing_targets_are_as_if_dropped_output_by_output(pinned_noise):
 
 def test_a_row_without_targets_says_nothing():
     dgp, (v, data) = model(1), problem(1)
-    missing = Batch(data.x, np.full_like(data.y, np.nan))
+    missing = Batch(data.x, jnp.full_like(data.y, jnp.nan))
     values, score = jax.jit(lambda batch: value_and_score(dgp, v, batch, N))(missing)
     assert not values.any()
     assert not score[0].any()
@@ -222,9 +225,10 @@ def test_a_deep_model_starts_where_a_shallow_one_does():
     x = np.random.default_rng(0).standard_normal((200, 3))
 
     def added(layers):
-        model = build_model(ModelConfig(num_layers=layers, num_inducing=20), x, seed=0)
+        model = build_model(ModelConfig(num_layers=layers, num_inducing=20), x, key=jax.random.key(0))
         v = tuple(start[None] for start in model.inducing_start())
-        h = model.hidden(jnp.asarray(x, jnp.float32), v, key=jax.random.key(0))
+        inputs = jax.jit(lambda x: model.last_layer_inputs(x, v, key=jax.random.key(0)))
+        h = inputs(jnp.asarray(x, jnp.float32))
         return np.sqrt(np.mean((np.asarray(h[0]) - x) ** 2))
 
     assert 0 < added(2) < added(5) < 1.1 * added(2)

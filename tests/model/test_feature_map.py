@@ -7,8 +7,7 @@ import pytest
 from novidgp import DGPClassifier, DGPRegressor, load_model
 from novidgp.estimators.checks import check_features
 from novidgp.model.build import ModelConfig, build_model, inducing_points
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+from novidgp.numerics.random import Streams
 
 QUICK = {"num_layers": 1, "num_inducing": 5, "max_steps": 3, "num_predict_samples": 5, "random_state": 0}
 
@@ -26,12 +25,14 @@ def wave(rows, seed):
 def test_features_start_standardised_and_inducing_points_lie_among_them(outputs):
     X = np.random.default_rng(0).standard_normal((50, 4)) * [1.0, 2.0, 0.5, 1.0] + 1.0
     settings = check_features({"outputs": outputs})
-    model = build_model(ModelConfig(num_inducing=6, features=settings, dtype="float32"), X, seed=3)
-    values = model.features.of(X)
+    model = build_model(
+        ModelConfig(num_inducing=6, features=settings, dtype="float32"), X, key=jax.random.key(3)
+    )
+    values = model.feature_map.evaluate(X)
     assert values.shape == (50, outputs or 4)
     np.testing.assert_allclose(values.mean(0), 0.0, atol=1e-5)
     np.testing.assert_allclose(values.std(0), 1.0, atol=1e-4)
-    centres = model.features.of(inducing_points(X, 6, 3))
+    centres = model.feature_map.evaluate(inducing_points(X, 6, Streams(jax.random.key(3))))
     np.testing.assert_allclose(model.layers[0].inducing[0], centres, atol=1e-6)
 
 
@@ -45,9 +46,9 @@ def test_trained_features_move_and_frozen_ones_stay(inference):
         start = build_model(
             ModelConfig(num_layers=1, num_inducing=5, features=settings),
             model.input_scaling_.inputs(X),
-            seed=model.seed_,
+            key=Streams(jax.random.key(model.seed_)).key("model"),
         )
-        moved = jax.tree.map(lambda a, b: np.any(a != b), model.model_.features, start.features)
+        moved = jax.tree.map(lambda a, b: np.any(a != b), model.model_.feature_map, start.feature_map)
         assert all(jax.tree.leaves(moved)) if trainable else not any(jax.tree.leaves(moved))
 
 

@@ -23,7 +23,7 @@ SHARING = pytest.mark.parametrize("separate", [False, True], ids=["shared", "sep
 
 
 def numbers(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape)
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
 
 
 def truth(layer, x, v, output):
@@ -111,8 +111,8 @@ def test_whitening_undoes_the_dense_colouring(separate):
     u = np.stack([means[p] + v[..., p] @ chol(layer, p).T for p in range(P)], axis=-1)
     coloured = np.stack([chol(layer, p) @ scale[p] for p in range(P)])
     white, white_scale, log_det_root = jax.jit(
-        lambda la: (la.whiten(u), la.whiten_scale(coloured), la.log_det_root())
-    )(layer)
+        lambda la, u, factor: (la.whiten(u), la.whiten_scale(factor), la.log_det_root())
+    )(layer, u, coloured)
     np.testing.assert_allclose(white, v, rtol=0, atol=ATOL)
     np.testing.assert_allclose(white_scale, scale, rtol=0, atol=ATOL)
     log_det = -sum(np.sum(np.log(np.diag(chol(layer, p)))) for p in range(P))
@@ -176,7 +176,7 @@ def test_a_fixed_mean_gets_no_gradient_and_passes_its_inputs_on():
 
 
 def test_the_linear_start_is_identity_padding_or_pca():
-    x = numbers(3, 20, 4) @ np.diag([3.0, 2.0, 1.0, 0.5]) + 7.0
+    x = np.asarray(numbers(3, 20, 4)) @ np.diag([3.0, 2.0, 1.0, 0.5]) + 7.0
     np.testing.assert_array_equal(linear_start(x, 4), np.eye(4))
     np.testing.assert_array_equal(linear_start(x, 6), np.eye(4, 6))
     weight = linear_start(x, 2)

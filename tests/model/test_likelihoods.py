@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from novidgp.model.likelihoods import LIKELIHOODS, Softmax, latent_width, make_likelihood
+from novidgp.model.likelihoods import LIKELIHOODS, Softmax
 
 T, N, CLASSES = 2, 5, 3
 NOISE = 0.6
@@ -28,7 +28,7 @@ QUADRATURE = {"gaussian": 1e-12, "student-t": 1e-5, "bernoulli": 1e-12, "poisson
 
 def latents(name, seed=0):
     rng = np.random.default_rng(seed)
-    width = latent_width(name, T, CLASSES)
+    width = LIKELIHOODS[name].num_functions(T, CLASSES)
     return 0.7 * rng.standard_normal((N, width)), rng.uniform(0.05, 0.4, (N, width))
 
 
@@ -39,8 +39,8 @@ def targets(name, seed=1):
     return 1.5 * rng.standard_normal((N, T))
 
 
-def make(name, dtype="float64"):
-    return make_likelihood(name, T, NOISE, dtype)
+def make(name, dtype="float64", targets=T):
+    return LIKELIHOODS[name].start(targets, noise=NOISE, count_rate=1.0, dtype=dtype)
 
 
 def density(name, y, f):
@@ -254,8 +254,8 @@ def test_jensen_and_broadcast_variance(name, x64):
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_extreme_latents_keep_values_and_gradients_finite_in_float32(name):
-    width = latent_width(name, 1, CLASSES)
-    likelihood = make_likelihood(name, 1, NOISE, "float32")
+    width = LIKELIHOODS[name].num_functions(1, CLASSES)
+    likelihood = make(name, "float32", targets=1)
     extreme = 10.0 if name == "heteroscedastic" else 50.0  # the log noise is a latent there
     mean = jnp.asarray(np.stack([np.full(width, s * extreme) for s in (-1.0, 1.0)]), jnp.float32)
     y = jnp.zeros((2, 1)) if name != "bernoulli" else jnp.array([[1.0], [0.0]])

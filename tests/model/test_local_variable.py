@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from novidgp import DGPClassifier, DGPRegressor, load_model
-from novidgp.inference import METHODS, make_inference
+from novidgp.inference import METHODS
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 
@@ -24,7 +24,7 @@ def fork(rows, seed):
 def built(latent_dim, **settings):
     x = np.random.default_rng(0).standard_normal((12, 3))
     config = ModelConfig(num_inducing=5, latent_dim=latent_dim, **settings)
-    return build_model(config, x, seed=0), jnp.asarray(x, jnp.float32)
+    return build_model(config, x, key=jax.random.key(0)), jnp.asarray(x, jnp.float32)
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_a_given_latent_variable_is_used_and_a_missing_one_drawn_from_the_prior(
     v = tuple(jnp.ones((2000, m, p)) for m, p in model.inducing_shapes())
     key = jax.random.key(1)
     w = jax.random.normal(key, (2000, 12, 1))
-    propagate = jax.jit(lambda latent, key: model.propagate(x, v, latent=latent, key=key).mean)
+    propagate = jax.jit(lambda latent, key: model.propagate(x, v, local_variable=latent, key=key).mean)
     drawn = propagate(None, key)
     given, again = (propagate(w, jax.random.key(seed)) for seed in (2, 3))
     np.testing.assert_array_equal(given, again)
@@ -81,7 +81,7 @@ def test_every_method_takes_a_latent_variable(method, layers):
     """Traced, not run: shapes, dtypes and the paths of a prediction fit together."""
     model, x = built(2, num_layers=layers)
     batch = Batch(x, x[:, :1])
-    inference = make_inference(method, len(x), 10)
+    inference = METHODS[method]().algorithm(len(x), 10)
 
     def run(key):
         state = inference.init(model, batch, key=key)

@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize("batch_size", [ROWS, 8])
 @pytest.mark.parametrize("validated", [False, True])
 def test_a_resumed_run_repeats_an_uninterrupted_one_bit_for_bit(tmp_path, batch_size, validated):
-    options = {"batch_size": batch_size, "chunk": 10, "steps": 25}
+    options = {"batch_size": batch_size}
     if validated:
         options |= {"validation": Batch(DATA.x + 0.1, DATA.y), "patience": 5}
     whole = fit(**options)
@@ -31,7 +31,7 @@ def test_a_resumed_run_repeats_an_uninterrupted_one_bit_for_bit(tmp_path, batch_
     part = fit(**options, checkpoint=path, callbacks=[lambda progress: progress.step == 10])
     assert (part.steps, part.status) == (10, "early-stopped")
     rest = fit(**options, checkpoint=path, resume=True)
-    assert (rest.steps, rest.status) == (25, "finished")
+    assert (rest.steps, rest.status) == (30, "finished")
     assert_same(rest.state, whole.state)
     assert_same(rest.fitted, whole.fitted)
     for name in whole.history.keys() - {"seconds"}:
@@ -100,10 +100,10 @@ def test_a_run_killed_after_a_checkpoint_resumes_and_recoveries_are_repeated(tmp
 )
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, change, message):
     path = tmp_path / "run"
-    fit(METHOD, steps=10, checkpoint=path)
+    fit(METHOD, checkpoint=path)
     before = path.read_bytes()
     with pytest.raises(ModelFileError, match=message):
-        fit(**{"steps": 10, "checkpoint": path, "resume": True} | change)
+        fit(**{"checkpoint": path, "resume": True} | change)
     assert path.read_bytes() == before
 
 
