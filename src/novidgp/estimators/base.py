@@ -3,7 +3,8 @@
 import abc
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -98,10 +99,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.diagnose = diagnose
 
     @abc.abstractmethod
-    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
+    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
         """Fit the model to rows `X` and targets `y`."""
 
-    def save(self, path, extra: dict[str, Any] | None = None) -> None:
+    def save(self, path: str | PathLike, extra: dict[str, Any] | None = None) -> None:
         """Write the fitted model to one file: arrays and JSON, no code.
 
         `extra` is any JSON-able dict to keep with it; `load_model` gives it back as `extra_`.
@@ -109,7 +110,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_is_fitted(self)
         save_estimator(self, path, extra)
 
-    def predictive(self, X) -> Predictive:
+    def predictive(self, X: Any) -> Predictive:
         """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one
         propagation.
 

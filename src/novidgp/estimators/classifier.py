@@ -1,6 +1,7 @@
 """Deep Gaussian process classification."""
 
 from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -18,7 +19,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     (probit link, two classes), `softmax`, or `auto`, which takes the first for two classes and the second for
     more; and `classes_` holds the labels."""
 
-    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
+    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
         """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in
         `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
@@ -43,16 +44,16 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         self._train(X, targets, method, config, scale_targets=False, callbacks=callbacks, chunk=chunk)
         return self
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities `(n, classes)`, in the order of `classes_`."""
         return self._collect(X, lambda predictive, _: predictive.probabilities())[0]
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """The most probable class of every row."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def log_density(self, X, y):
+    def log_density(self, X: Any, y: Any) -> np.ndarray:
         """`log p(y | X)`: the log probability of every row's label, `(n,)`."""
         probabilities = self.predict_proba(X)
         y = np.asarray(y).reshape(-1)

@@ -5,6 +5,7 @@ training rows, trains, and keeps what prediction needs. Predictions are in the u
 """
 
 from collections.abc import Iterable
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -106,7 +107,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Names of these columns, if they had names.
     """
 
-    def fit(self, X, y, *, callbacks: Iterable[Callback] = (), chunk: int = 100):
+    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
         """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN.
 
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
@@ -125,7 +126,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         self._train(X, y, method, config, scale_targets=scale_targets, callbacks=callbacks, chunk=chunk)
         return self
 
-    def predict(self, X, return_std=False):
+    def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""
         if not return_std:
             return self._shaped(self._collect(X, lambda predictive, _: predictive.mean())[0])
@@ -134,7 +135,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         )
         return self._shaped(mean), self._shaped(std)
 
-    def predict_quantiles(self, X, q):
+    def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
         """Predictive quantiles at the levels `q`: `(n, len(q))`, or `(n, len(q), t)` for 2-d targets.
 
         A single number `q` gives `(n,)` or `(n, t)`.
@@ -144,14 +145,14 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         values = values[:, 0] if levels.ndim == 0 else values
         return values if self.target_ndim_ == 2 else values[..., 0]
 
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
         check_integer("n_samples", n_samples)
         key = jax.random.key(int(check_random_state(random_state).randint(LARGEST_SEED)))
         draws = np.moveaxis(self.predictive(X).sample(int(n_samples), key=key), 0, -1)
         return draws if self.target_ndim_ == 2 else draws[:, 0]
 
-    def log_density(self, X, y):
+    def log_density(self, X: Any, y: Any) -> np.ndarray:
         """`log p(y | X)` of every row, `(n,)`, in the units of y; joint over targets, NaN left out."""
         check_is_fitted(self)
         y = self._check_targets(X, y)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from numbers import Integral
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
 
 
-def save_estimator(estimator: Any, path: str | Path, extra: dict[str, Any] | None) -> None:
+def save_estimator(estimator: Any, path: str | PathLike, extra: dict[str, Any] | None) -> None:
     """Write a fitted estimator to `path`, with a JSON-able `extra`."""
     params = estimator.get_params(deep=False) | {"checkpoint": None}
     if not isinstance(estimator.random_state, Integral | None):

@@ -5,11 +5,11 @@ from typing import ClassVar, final
 
 import equinox as eqx
 
-from novidgp.inference.base import Inference, Method
+from novidgp.inference.base import Inference, Method, State
 from novidgp.model.dgp import DGP
 
 
-def model_of(state) -> DGP:
+def model_of(state: State) -> DGP:
     """The model in a method's state."""
     for holder in ("players", "fitted"):
         state = getattr(state, holder, state)

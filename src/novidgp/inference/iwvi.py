@@ -82,7 +82,7 @@ def log_ratios(
     proposal: Proposal | None,
     count: int,
     *,
-    key,
+    key: PRNGKeyArray,
 ) -> Float[Array, "k n"]:
     """`log r`: each depends on its own draw of w only."""
     model, posterior = _gaussian(fitted)
@@ -134,7 +134,7 @@ def bound_gradients(
     *,
     copies: int = 1,
     key: PRNGKeyArray,
-):
+) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, "k n"]], tuple[Fitted, Encoder | None]]:
     """The bound, its parts, and its gradients in (model and posterior, encoder): one pass for both.
 
     The encoder's gradient comes by way of `w` and of the density `log q`. The doubly reparametrised one

@@ -7,6 +7,7 @@ directory cannot be written nothing is.
 
 import functools
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 VARIABLE = "NOVIDGP_CACHE"
@@ -43,7 +44,7 @@ def use_compilation_cache() -> None:
     compilation_cache.reset_cache()  # it may have been looked for, and not found, before
 
 
-def precision(dtype: str):
+def precision(dtype: str) -> AbstractContextManager:
     """JAX's precision for this thread and this block only: no global switch."""
     import jax
 

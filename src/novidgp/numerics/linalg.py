@@ -5,9 +5,11 @@ Every Gaussian conditional in the library is a product with the *inverse Cholesk
 """
 
 import math
+from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
@@ -15,7 +17,7 @@ _JITTER = {"float32": 1e-5, "float64": 1e-8}
 _MAX_ATTEMPTS = 5
 
 
-def single_threaded_lapack():
+def single_threaded_lapack() -> AbstractContextManager:
     """A context in which LAPACK keeps to one thread.
 
     XLA hands small factorisations to LAPACK from its own thread pool; a second pool that spins for the same
@@ -24,7 +26,7 @@ def single_threaded_lapack():
     return threadpool_limits(limits=1, user_api="blas")
 
 
-def default_jitter(dtype) -> float:
+def default_jitter(dtype: DTypeLike) -> float:
     """The diagonal that a correlation matrix of this dtype needs."""
     return _JITTER[jnp.dtype(dtype).name]
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Activation = Literal["tanh", "sigmoid", "prelu", "relu", "silu", "gelu", "softplus", "sine"]
@@ -59,7 +60,7 @@ def mlp(
     depth: int,
     activation: Activation,
     output_scale: float = 1.0,
-    dtype,
+    dtype: DTypeLike,
     key: PRNGKeyArray,
 ) -> MLP:
     """A perceptron with Glorot weights; the last layer's are multiplied by `output_scale`."""

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
+from jax.typing import DTypeLike
 from jaxtyping import Array, PRNGKeyArray
 
 
@@ -106,7 +107,7 @@ def fast_key(key: PRNGKeyArray) -> PRNGKeyArray:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_FAST)
 
 
-def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Array:
+def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """Independent standard normals of `shape`; float64 draws come from `jax.random`."""
     if jnp.dtype(dtype) != jnp.float32:
         return jax.random.normal(key, shape, dtype)

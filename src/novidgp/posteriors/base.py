@@ -27,7 +27,9 @@ class Posterior(eqx.Module):
         """`num_paths` paths through `model`: moments of the last layer, `(num_paths, n, p)`."""
 
 
-def propagate_samples(posterior: Posterior, model: DGP, x, num_paths: int, *, key: PRNGKeyArray) -> Moments:
+def propagate_samples(
+    posterior: Posterior, model: DGP, x: Float[Array, "n d"], num_paths: int, *, key: PRNGKeyArray
+) -> Moments:
     """Sample V, then condition on it: what every posterior without a closed form does."""
     sample_key, path_key = jax.random.split(key)
     return model.propagate(x, posterior.sample(num_paths, key=sample_key), key=path_key)

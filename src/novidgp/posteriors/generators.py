@@ -17,6 +17,7 @@ from typing import Literal, final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.dgp import Inducing
@@ -222,7 +223,13 @@ def smooth_generator(
 
 
 def implicit_generator(
-    shapes: Shapes, network: NetworkShape, *, noise_dim: int, output_limit: float, dtype, key: PRNGKeyArray
+    shapes: Shapes,
+    network: NetworkShape,
+    *,
+    noise_dim: int,
+    output_limit: float,
+    dtype: DTypeLike,
+    key: PRNGKeyArray,
 ) -> ImplicitGenerator:
     """An implicit generator with random weights."""
     size = sum(math.prod(shape) for shape in shapes)
