@@ -1,8 +1,11 @@
-"""The fast normal generator is standard normal, and independent along and between streams.
+"""Random numbers: fast normal draws are normal and independent, fast keys too, and named streams all differ.
 
 Keys are fixed, so the tests are deterministic. Tolerances are five standard errors of the statistic under
 independence (chance 6e-7 each), widened where the largest of many is taken.
 """
+
+import ast
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from novidgp.numerics.random import normal
+from novidgp.numerics import random
+from novidgp.numerics.random import Streams, fast_key, normal
 
 N = 1_000_000
 STREAMS = 10
@@ -23,8 +27,12 @@ def stream(key):
 
 @pytest.fixture(scope="module")
 def draws():
-    """Ten million draws: seeds 0 to 4, and five keys split from one: both ways in which keys are made."""
-    keys = [jax.random.key(seed) for seed in range(5)] + list(jax.random.split(jax.random.key(99), 5))
+    """Ten million draws, from all ways in which keys are made: seeds, splits, and the same of fast keys."""
+    root = jax.random.key(99)
+    keys = [jax.random.key(seed) for seed in range(3)] + list(jax.random.split(root, 2))
+    keys += [fast_key(jax.random.key(seed)) for seed in range(3, 5)] + list(
+        jax.random.split(fast_key(root), 3)
+    )
     return np.stack([np.asarray(stream(key)) for key in keys])
 
 
@@ -35,9 +43,9 @@ def test_never_infinite_in_ten_million_draws(draws):
     assert 4.9 < np.abs(draws).max() < 5.4
 
 
-def test_extreme_bits_stay_finite():
-    uniform = jnp.array([2.0**-24, 1 - 2.0**-24], jnp.float32)
-    extremes = np.sqrt(2.0) * jax.lax.erf_inv(2.0 * uniform - 1.0)
+def test_extreme_bits_stay_finite(monkeypatch):
+    monkeypatch.setattr(random, "_scramble", lambda bits: jnp.array([0, 2**32 - 1], jnp.uint32))
+    extremes = normal(jax.random.key(0), (2,), jnp.float32)
     np.testing.assert_allclose(extremes, scipy.stats.norm.ppf([2.0**-24, 1 - 2.0**-24]), rtol=1e-4)
 
 
@@ -121,3 +129,109 @@ def test_double_precision_comes_from_jax(x64):
     draws = normal(key, (5,), jnp.float64)
     assert draws.dtype == jnp.float64
     np.testing.assert_array_equal(draws, jax.random.normal(key, (5,), jnp.float64))
+
+
+# --- fast keys --------------------------------------------------------------------------------------
+
+STEPS = 100_000
+
+
+def test_the_noise_of_successive_steps_is_normal_and_uncorrelated():
+    """As training draws it: a key per step by `fold_in`, split between purposes, a few draws each."""
+
+    @jax.jit
+    def draw(step):
+        keys = jax.random.split(jax.random.fold_in(fast_key(jax.random.key(5)), step), 3)
+        return jnp.concatenate([normal(key, (4,), jnp.float32) for key in keys])
+
+    x = np.asarray(jax.vmap(draw)(jnp.arange(STEPS)), float)
+    assert scipy.stats.kstest(x.ravel(), "norm").pvalue > 1e-5
+    for values in (x, (x**2 - 1) / np.sqrt(2)):
+        for lag in (0, 1, 2, 3, 64):
+            products = values[: STEPS - lag].T @ values[lag:] / (STEPS - lag)
+            products -= np.eye(12) if lag == 0 else 0.0
+            off = products[~np.eye(12, dtype=bool)] if lag == 0 else products
+            # The largest of 1,416 in all: 6.5 standard errors keep the chance of any at 1e-7.
+            assert np.abs(off).max() < 6.5 / np.sqrt(STEPS - lag)
+
+
+def test_uniform_bits_of_fast_keys_are_even():
+    """Every bit of 100,000 words and of 100,000 keys' first words is set half of the time."""
+    key = fast_key(jax.random.key(6))
+    words = jax.random.bits(key, (STEPS,), jnp.uint32)
+    first = jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(key, i), (), jnp.uint32))(jnp.arange(STEPS))
+    for sample in (words, first):
+        share = np.mean(np.asarray(sample)[:, None] >> np.arange(32, dtype=np.uint32) & 1, axis=0)
+        # The largest of 32: 5.5 standard errors, each half of 1 / sqrt(n).
+        assert np.abs(share - 0.5).max() < 5.5 * 0.5 / np.sqrt(STEPS)
+
+
+def test_children_of_a_fast_key_all_differ():
+    key = fast_key(jax.random.key(7))
+    split = jax.random.key_data(jax.random.split(key, 1000))
+    folded = jax.random.key_data(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(1000)))
+    both = np.concatenate([split, folded, jax.random.key_data(key)[None]])
+    assert len(np.unique(both, axis=0)) == 2001
+
+
+# --- named streams ----------------------------------------------------------------------------------
+
+SOURCES = Path(random.__file__).resolve().parents[1]
+
+
+def stream_names():
+    """All names that the library asks streams for, as `(method, name)`."""
+    found = set()
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="key" | "numpy" | "integer" as kind),
+                    args=[ast.Constant(value=str(name)), *_],
+                ):
+                    found.add((kind, name))
+    return found
+
+
+def key_words(key):
+    return tuple(np.ravel(jax.random.key_data(key)).tolist())
+
+
+def test_keys_of_streams_differ_from_each_other_and_from_splits_of_the_root():
+    names = sorted({name for _, name in stream_names()})
+    assert {"model", "training", "validation"} <= set(names)
+    root = jax.random.key(11)
+    streams = Streams(root)
+    words = {key_words(streams.key(name, index)) for name in names for index in range(5)}
+    assert len(words) == 5 * len(names)
+    splits = jax.random.split(root, 64)  # shorter splits are its beginning
+    folded = jax.vmap(lambda index: jax.random.fold_in(root, index))(jnp.arange(64))
+    assert words.isdisjoint({key_words(root), *map(key_words, splits), *map(key_words, folded)})
+
+
+def test_numpy_streams_differ_from_each_other_and_from_generators_of_the_seed():
+    names = sorted({name for _, name in stream_names()})
+    streams = Streams(jax.random.key(11))
+    firsts = [streams.numpy(name, index).integers(2**63) for name in names for index in range(20)]
+    firsts += [np.random.default_rng([11, index]).integers(2**63) for index in range(20)]
+    assert len(set(firsts)) == len(names) * 20 + 20
+
+
+def test_a_name_is_used_by_one_kind_of_numpy_stream():
+    """`integer` draws from `numpy` of the same name."""
+    kinds = stream_names()
+    assert not {n for k, n in kinds if k == "numpy"} & {n for k, n in kinds if k == "integer"}
+
+
+def test_the_root_decides_and_streams_repeat():
+    first, again, other = (Streams(jax.random.key(seed)) for seed in (1, 1, 2))
+    assert key_words(first.key("model")) == key_words(again.key("model")) != key_words(other.key("model"))
+    assert first.integer("predictions") == again.integer("predictions") != other.integer("predictions")
+    assert 0 <= first.integer("predictions") < 2**31
+    assert first.numpy("layers").random() == again.numpy("layers").random() != other.numpy("layers").random()
+
+
+def test_streams_can_be_made_while_tracing():
+    root = jax.random.key(3)
+    traced = jax.jit(lambda: jax.random.key_data(Streams(root).key("model")))()
+    np.testing.assert_array_equal(traced, jax.random.key_data(Streams(root).key("model")))
