@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from novidgp.inference import closed_form as conjugate
+from novidgp.inference.closed_form import cholesky_of_inverse, closed_form_gaussian, no_statistics
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 
@@ -22,7 +22,15 @@ def problem(targets=1, sharing="auto", layers=2):
         num_layers=layers, num_inducing=M, num_targets=targets, kernel_sharing=sharing, dtype="float64"
     )
     h = rng.standard_normal((K, N, D)) if layers > 1 else x
-    return build_model(config, x, seed=0), jnp.asarray(h), Batch(jnp.asarray(x), jnp.asarray(y))
+    return (
+        build_model(config, x, key=jax.random.key(0)),
+        jnp.asarray(h),
+        Batch(jnp.asarray(x), jnp.asarray(y)),
+    )
+
+
+def basis(model, h):
+    return model.layers[-1].basis(h).matrix
 
 
 def bound(model, h, batch, shift, mean, scale):
@@ -36,56 +44,73 @@ def bound(model, h, batch, shift, mean, scale):
     return jnp.mean(data) + prior + jnp.sum(jnp.log(jnp.diagonal(scale, axis1=-2, axis2=-1)))
 
 
+@jax.jit
+def slopes(model, h, batch, shift):
+    """The gradient of the bound in mean and scale, at the closed form."""
+    statistics = no_statistics(model)
+    _, *best = closed_form_gaussian(model, statistics, basis(model, h), shift, batch, NUM_DATA, rate=1.0)
+    return jax.grad(bound, argnums=(4, 5))(model, h, batch, shift, *best)
+
+
 @pytest.mark.parametrize("targets", [1, 2])
 @pytest.mark.parametrize("sharing", ["shared", "separate"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_no_gaussian_has_a_higher_bound(targets, sharing, layers):
-    model, h, batch = problem(targets, sharing, layers)
-    shift = jnp.zeros((K, M, targets))
-    _, mean, scale = conjugate.best_response(
-        model, conjugate.empty(model), h, shift, batch, NUM_DATA, rate=1.0
-    )
-    gradients = jax.grad(bound, argnums=(4, 5))(model, h, batch, shift, mean, scale)
-    np.testing.assert_allclose(gradients[0], 0.0, atol=1e-9)
-    np.testing.assert_allclose(jnp.tril(gradients[1]), 0.0, atol=1e-9)
+    mean, scale = slopes(*problem(targets, sharing, layers), jnp.zeros((K, M, targets)))
+    np.testing.assert_allclose(mean, 0.0, atol=1e-9)
+    np.testing.assert_allclose(jnp.tril(scale), 0.0, atol=1e-9)
 
 
 def test_the_mean_allows_for_displaced_draws():
-    model, h, batch = problem()
     shift = jnp.asarray(np.random.default_rng(1).standard_normal((K, M, 1)))
-    _, mean, scale = conjugate.best_response(
-        model, conjugate.empty(model), h, shift, batch, NUM_DATA, rate=1.0
-    )
-    gradient = jax.grad(bound, argnums=4)(model, h, batch, shift, mean, scale)
-    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
+    mean, _ = slopes(*problem(), shift)
+    np.testing.assert_allclose(mean, 0.0, atol=1e-9)
 
 
-def test_running_sums_are_averages_of_the_batches():
+def test_statistics_are_averages_of_the_batches():
+    """The first batches count equally; later ones have the given weight."""
     model, h, batch = problem()
     other = Batch(batch.x, batch.y[::-1])
     shift = jnp.zeros((K, M, 1))
 
-    def respond(sums, batch, rate):
-        return conjugate.best_response(model, sums, h, shift, batch, NUM_DATA, rate)[0]
+    @jax.jit
+    def respond(statistics, batch):
+        return closed_form_gaussian(model, statistics, basis(model, h), shift, batch, NUM_DATA, rate=0.3)[0]
 
-    first, second = (respond(conjugate.empty(model), b, 1.0) for b in (batch, other))
-    both = respond(first, other, 0.3)
-    for name in ("precision", "linear"):
-        expected = 0.7 * getattr(first, name) + 0.3 * getattr(second, name)
-        np.testing.assert_allclose(getattr(both, name), expected, rtol=1e-12)
+    first, second = (respond(no_statistics(model), b) for b in (batch, other))
+    for earlier, weight in ((1, 0.5), (2, 1 / 3), (9, 0.3)):
+        both = respond(first._replace(batches=jnp.asarray(earlier, jnp.int32)), other)
+        assert both.batches == earlier + 1
+        for name in ("precision", "linear"):
+            expected = (1 - weight) * getattr(first, name) + weight * getattr(second, name)
+            np.testing.assert_allclose(getattr(both, name), expected, rtol=1e-12)
 
 
-def test_factor_is_the_cholesky_factor_of_the_inverse():
+def test_a_full_batch_replaces_the_statistics():
+    model, h, batch = problem()
+
+    @jax.jit
+    def respond(statistics):
+        shift = jnp.zeros((K, M, 1))
+        return closed_form_gaussian(model, statistics, basis(model, h), shift, batch, N, rate=0.3)[0]
+
+    alone = respond(no_statistics(model))
+    other = jax.tree.map(lambda a: a + 5, alone)
+    # `old + (new - old)` in float64, with an old value of 5 to 20.
+    np.testing.assert_allclose(respond(other).precision, alone.precision, rtol=1e-12, atol=1e-14)
+
+
+def test_the_factor_is_the_cholesky_factor_of_the_inverse():
     root = np.random.default_rng(2).standard_normal((2, M, M))
     precision = root @ np.swapaxes(root, 1, 2)
-    scale = conjugate.factor(jnp.asarray(precision))
+    scale = cholesky_of_inverse(jnp.asarray(precision))
     np.testing.assert_allclose(scale, np.linalg.cholesky(np.linalg.inv(precision + np.eye(M))), rtol=1e-9)
 
 
-def test_factor_survives_nearly_noiseless_data_in_float32():
+def test_the_factor_survives_nearly_noiseless_data_in_float32():
     """Eigenvalues from 1e8 to 1: float32 cannot hold them apart, and the factor must still be finite."""
     directions = np.linalg.qr(np.random.default_rng(3).standard_normal((50, 50)))[0]
     precision = (directions * np.geomspace(1e8, 1e-8, 50)) @ directions.T
-    scale = conjugate.factor(jnp.asarray(precision[None], jnp.float32))
+    scale = cholesky_of_inverse(jnp.asarray(precision[None], jnp.float32))
     assert np.all(np.isfinite(scale))
     assert np.all(np.diagonal(scale[0]) > 0)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from novidgp.inference.base import adam
 from novidgp.inference.dsvi import kl_divergence
-from novidgp.inference.ipvi import Reference, ipvi, logistic_loss
+from novidgp.inference.ipvi import IPVI, Reference, logistic_loss
+from novidgp.inference.optim import adam
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 from novidgp.numerics.nets import MLP
-from novidgp.posteriors.base import GaussianPosterior
+from novidgp.posteriors.gaussian import GaussianPosterior
 from support.exact_case import exact_case, total_moments
 
 
@@ -48,30 +48,39 @@ def test_the_reference_follows_the_moments_of_the_draws():
     np.testing.assert_allclose(reference.variance / scale**2, 1.0, rtol=0.14)
 
 
+def shifted_gaussian(generator):
+    """The generator with its mean moved and its network at zero: a Gaussian."""
+    q = eqx.tree_at(lambda g: g.mean, generator, jax.tree.map(lambda m: m + 0.3, generator.mean))
+    return eqx.tree_at(lambda g: g.network, q, jax.tree.map(jnp.zeros_like, q.network))
+
+
+def gaussian_kl(model, generator):
+    """DSVI's closed form."""
+    return kl_divergence(model, GaussianPosterior(generator.mean, generator.log_diagonal, generator.scales()))
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("whiten", [True, False])
 def test_the_divergence_of_a_gaussian_generator_is_its_kl(whiten):
     """Network and discriminator at zero, reference exact: what is left is DSVI's closed form, but for the
     draws' `|w|^2 / 2`, whose mean over 4,000 draws has a standard error of `sqrt(dim / 8,000)`."""
     x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=4, whiten=whiten, dtype="float64"), x, seed=0)
+    model = build_model(ModelConfig(num_inducing=4, whiten=whiten, dtype="float64"), x, key=jax.random.key(0))
     batch = Batch(jnp.asarray(x), jnp.asarray(x[:, :1]))
-    inference = ipvi(
-        10, 5, num_samples=4_000, noise_dim=2, width=4, discriminator_rate=0.0, reference_rate=0.0
-    )
-    state = inference.init(model, batch, key=jax.random.key(0))
-    q = eqx.tree_at(lambda g: g.mean, state.generator, jax.tree.map(lambda m: m + 0.3, state.generator.mean))
-    zero = jax.tree.map(jnp.zeros_like, (q.network, state.discriminator))
-    q = eqx.tree_at(lambda g: g.network, q, zero[0])
+    method = IPVI(num_samples=4_000, noise_dim=2, width=4, discriminator_rate=0.0, reference_rate=0.0)
+    inference = method.algorithm(10, 5)
+    state = jax.jit(inference.init)(model, batch, key=jax.random.key(0))
+    q = shifted_gaussian(state.players.generator)
+    zero = jax.tree.map(jnp.zeros_like, state.players.critic)
     dim = sum(m * p for m, p in model.inducing_shapes())
     state = state._replace(
-        generator=q, discriminator=zero[1], reference=Reference(jnp.zeros(dim), jnp.ones(dim))
+        players=state.players._replace(generator=q, critic=zero),
+        memory=Reference(jnp.zeros(dim), jnp.ones(dim)),
     )
     _, info = jax.jit(inference.step)(state, batch, key=jax.random.key(1))
-    scales = tuple(jnp.tril(scale) for scale in q.scales())
-    truth = kl_divergence(model, GaussianPosterior(q.mean, q.log_diagonal, scales))
+    truth = jax.jit(gaussian_kl)(model, q)
     np.testing.assert_allclose(info["divergence"], truth, rtol=0, atol=5 * np.sqrt(dim / 8_000))
-    np.testing.assert_allclose(info["discriminator_loss"], 2 * np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(info["critic_loss"], 2 * np.log(2), rtol=1e-6)
 
 
 class ExactRatio(eqx.Module):
@@ -90,18 +99,20 @@ def test_against_the_prior_the_optimal_discriminator_gives_the_kl():
     """The paper's contrast: no reference, T alone. The mean of log ratios over 4,000 draws, within five of
     their standard errors (`T` is quadratic: its variance is known) of DSVI's closed form."""
     x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=4, num_layers=1, dtype="float64"), x, seed=0)
+    model = build_model(ModelConfig(num_inducing=4, num_layers=1, dtype="float64"), x, key=jax.random.key(0))
     batch = Batch(jnp.asarray(x), jnp.asarray(x[:, :1]))
-    inference = ipvi(10, 5, contrast="prior", num_samples=4_000, noise_dim=2, width=4, discriminator_rate=0.0)
-    state = inference.init(model, batch, key=jax.random.key(0))
-    shifted = jax.tree.map(lambda m: m + 0.3, state.generator.mean)
-    q = eqx.tree_at(lambda g: g.mean, state.generator, shifted)
-    q = eqx.tree_at(lambda g: g.network, q, jax.tree.map(jnp.zeros_like, q.network))
+    options = {"contrast": "prior", "num_samples": 4_000, "noise_dim": 2, "width": 4}
+    inference = IPVI(**options, discriminator_rate=0.0).algorithm(10, 5)
+    state = jax.jit(inference.init)(model, batch, key=jax.random.key(0))
+    q = shifted_gaussian(state.players.generator)
     scale = jnp.exp(q.log_diagonal[0][0])
     exact = ExactRatio(q.mean[0][:, 0], scale)
-    state = state._replace(generator=q, discriminator=exact, discriminator_opt=adam(0.0, 10).init(exact))
+    state = state._replace(
+        players=state.players._replace(generator=q, critic=exact),
+        opt_states=state.opt_states._replace(critic=adam(0.0, 10).init(exact)),
+    )
     _, info = jax.jit(inference.step)(state, batch, key=jax.random.key(1))
-    truth = kl_divergence(model, GaussianPosterior(q.mean, q.log_diagonal, q.scales()))
+    truth = jax.jit(gaussian_kl)(model, q)
     # With v = mean + scale e: Var[T] = sum_i (mean scale)^2 + (scale^2 - 1)^2 / 2.
     variance = np.sum((q.mean[0][:, 0] * scale) ** 2 + 0.5 * (scale**2 - 1) ** 2)
     np.testing.assert_allclose(info["divergence"], truth, rtol=0, atol=5 * np.sqrt(variance / 4_000))
@@ -114,17 +125,15 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp():
     and 1.3 %. The paper's contrast, with 5 discriminator steps at 5e-3, is off by 0.34 and 66 % even here.)
     """
     (model, batch, test), steps = (case := exact_case()), 1_000
-    inference = ipvi(
-        len(batch.x),
-        steps,
+    inference = IPVI(
         num_samples=32,
         discriminator_samples=64,
         noise_dim=4,
         width=16,
         lower_rate=0.02,
-        final_scale=0.5,
+        initial_final_std=0.5,
         model_rate=0.0,
-    )
+    ).algorithm(len(batch.x), steps)
 
     @jax.jit
     def fit(key):

@@ -22,7 +22,7 @@ from novidgp.model.dgp import DGP, Batch
 from novidgp.model.kernels import stationary
 from novidgp.model.layers import GPLayer
 from novidgp.model.likelihoods import GaussianNoise
-from novidgp.model.local_variable import LatentLayer
+from novidgp.model.local_variable import LocalVariable
 from novidgp.model.means import Linear
 from novidgp.numerics.nets import MLP, mlp
 from support.dense import lower_factor, make_layer, posterior_from
@@ -37,10 +37,10 @@ def linear_gaussian():
     mean = Linear(jnp.array([[SLOPE_X], [SLOPE_W]]), jnp.zeros(1), True)
     points = jnp.asarray(np.random.default_rng(0).standard_normal((1, M, 2)))
     model = DGP((GPLayer(kernel, points, mean, 1),), GaussianNoise(jnp.log(jnp.array([NOISE]))), True)
-    model = DGP(model.layers, model.likelihood, True, LatentLayer(1))
+    model = DGP(model.layers, model.likelihood, True, LocalVariable(1))
     prior = posterior_from([np.zeros((M, 1))], [np.eye(M)[None]])  # its KL is zero
     rng = np.random.default_rng(1)
-    return Fitted(model, prior), Batch(rng.standard_normal((N, 1)), rng.standard_normal((N, 1)))
+    return Fitted(model, prior), Batch(*(jnp.asarray(rng.standard_normal((N, 1))) for _ in range(2)))
 
 
 def evidence(batch):
@@ -76,7 +76,9 @@ def averaged(estimate):
 def test_with_the_exact_posterior_the_bound_is_the_evidence(count):
     """All weights are equal then, whatever is drawn; the kernel's 1e-14 of variance is all that is lost."""
     fitted, batch = linear_gaussian()
-    value = bound_of(fitted, batch, exact_posterior(batch), count, jax.random.key(0))
+    value = jax.jit(bound_of, static_argnums=3)(
+        fitted, batch, exact_posterior(batch), count, jax.random.key(0)
+    )
     np.testing.assert_allclose(value, evidence(batch), rtol=1e-9)
 
 
@@ -96,7 +98,7 @@ def deep():
     """Two layers, two targets, and an encoder with large weights."""
     rng = np.random.default_rng(2)
     layers = (make_layer(1, inputs=3, points=M, outputs=2, separate=True), make_layer(2, points=M, outputs=2))
-    model = DGP(layers, GaussianNoise(jnp.log(jnp.array([0.9, 1.2]))), True, LatentLayer(1))
+    model = DGP(layers, GaussianNoise(jnp.log(jnp.array([0.9, 1.2]))), True, LocalVariable(1))
     means = [rng.standard_normal((M, 2)) for _ in range(2)]
     fitted = Fitted(model, posterior_from(means, [lower_factor(rng, 2, M) for _ in range(2)]))
     batch = Batch(jnp.asarray(rng.standard_normal((N, 2))), jnp.asarray(rng.standard_normal((N, 2))))
@@ -122,9 +124,14 @@ def test_a_ratio_depends_on_its_own_draw_only():
 def test_rows_without_targets_contribute_nothing():
     fitted, encoder, batch = deep()
     empty = Batch(batch.x, batch.y.at[:2].set(jnp.nan))
-    proposal = encoder(empty)
-    w = proposal.sample(3, key=jax.random.key(0))
-    values = log_ratios(fitted, empty, w, proposal, 3, key=jax.random.key(1))
+
+    @jax.jit
+    def ratios(batch):
+        proposal = encoder(batch)
+        w = proposal.sample(3, key=jax.random.key(0))
+        return log_ratios(fitted, batch, w, proposal, 3, key=jax.random.key(1))
+
+    values = ratios(empty)
     assert np.all(np.asarray(values[:, :2]) == 0.0)
     assert np.all(np.isfinite(values[:, 2:]) & (values[:, 2:] != 0.0))
 

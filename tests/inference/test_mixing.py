@@ -8,7 +8,7 @@ from blackjax.diagnostics import potential_scale_reduction
 
 from novidgp.cli.fit import mixing
 from novidgp.inference.mixing import effective_sample_size, rank_normalise, split_chains, split_rhat, summary
-from novidgp.posteriors.base import Delta, Empirical
+from novidgp.posteriors.draws import Delta, Empirical
 
 
 def autoregression(correlation, chains, length, *shape, seed=0):
@@ -71,21 +71,25 @@ def test_constants_and_short_chains():
         split_rhat(np.ones((2, 3)))
 
 
+def chains(*layers):
+    return Empirical(tuple(jnp.asarray(draws) for draws in layers))
+
+
 def test_a_posterior_of_draws_is_summarised_by_layer():
     good, bad = autoregression(0.0, 4, 200, 6, 2), autoregression(0.0, 4, 200, 6, 1)
     bad = bad + np.arange(4)[:, None, None, None]
-    first, last = summary(Empirical((good, bad)))
+    first, last = summary(chains(good, bad))
     assert first.draws == last.draws == 800
     assert first.rhat_median < 1.02 < 1.3 < last.rhat_median <= last.rhat_max
     assert first.ess_median > 600
     assert last.ess_min <= last.ess_median < 50
-    still = summary(Empirical((np.zeros((2, 8, 3, 1)),)))[0]
+    still = summary(chains(np.zeros((2, 8, 3, 1))))[0]
     assert (still.rhat_max, still.ess_min) == (np.inf, 0.0)
     with pytest.raises(TypeError, match="Delta keeps no draws"):
         summary(Delta((jnp.zeros((2, 1)),)))
 
 
 def test_the_fit_command_reports_mixing_of_chains_only():
-    lines = mixing(Empirical((autoregression(0.0, 4, 50, 6, 2), autoregression(0.0, 4, 50, 6, 1))))
+    lines = mixing(chains(autoregression(0.0, 4, 50, 6, 2), autoregression(0.0, 4, 50, 6, 1)))
     assert [line[:20] for line in lines] == ["layer 1: 200 draws, ", "layer 2: 200 draws, "]
     assert mixing(Delta((jnp.zeros((2, 1)),))) == []

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from novidgp.inference import Fitted
-from novidgp.inference.ml import ml
+from novidgp.inference import Fitted, MaximumLikelihood, with_frozen_model
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 from support.exact_case import exact_case
@@ -18,16 +17,13 @@ def test_with_inducing_points_at_the_data_it_interpolates():
     exact GP *without* noise, `K_xX K^-1 y` and its conditional variance, not the GP's posterior. Adam to its
     cosine end on a quadratic whose condition number is 60 leaves less than 1e-3."""
     (model, batch, test), steps = (case := exact_case()), 1_500
-    inference = ml(len(batch.x), steps)
-
-    def advance(state, key):
-        state, info = inference.step(state, batch, key=key)
-        return state._replace(fitted=Fitted(model, state.fitted.posterior)), info
+    inference = with_frozen_model(MaximumLikelihood().algorithm(len(batch.x), steps))
 
     @jax.jit
     def fit(key):
         state = inference.init(model, batch, key=key)
-        state, _ = jax.lax.scan(advance, state, jax.random.split(key, steps))
+        keys = jax.random.split(key, steps)
+        state, _ = jax.lax.scan(lambda state, key: inference.step(state, batch, key=key), state, keys)
         fitted = inference.fitted(state)
         return fitted.posterior.propagate(fitted.model, jnp.asarray(test), 3, key=key)
 
@@ -43,15 +39,20 @@ def test_with_inducing_points_at_the_data_it_interpolates():
 def test_the_loss_is_the_log_of_the_mean_over_paths_and_nothing_else():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((8, 2))
-    model = build_model(ModelConfig(num_inducing=3, dtype="float64"), x, seed=0)
+    model = build_model(ModelConfig(num_inducing=3, dtype="float64"), x, key=jax.random.key(0))
     batch = Batch(jnp.asarray(x[:4]), jnp.asarray(x[:4, :1]))
-    inference, key = ml(8, 10, num_paths=5), jax.random.key(3)
-    start = inference.init(model, batch, key=key)
-    point = jax.tree.map(lambda v: v + 0.5, start.fitted.posterior)
-    _, info = jax.jit(inference.step)(start._replace(fitted=Fitted(model, point)), batch, key=key)
+    inference, key = MaximumLikelihood(num_paths=5).algorithm(8, 10), jax.random.key(3)
 
-    path_key, likelihood_key = jax.random.split(key)
-    v = tuple(jnp.broadcast_to(p, (5, *p.shape)) for p in point.point)
-    moments = model.propagate(batch.x, v, key=path_key)
-    density = np.exp(model.likelihood.log_prob(batch.y, *moments, key=likelihood_key)[..., 0])
-    np.testing.assert_allclose(info["loss"], -np.mean(np.log(density.mean(axis=0))), rtol=1e-10)
+    @jax.jit
+    def losses(key):
+        """The method's, and that of the formula."""
+        start = inference.init(model, batch, key=key)
+        point = jax.tree.map(lambda v: v + 0.5, start.fitted.posterior)
+        _, info = inference.step(start._replace(fitted=Fitted(model, point)), batch, key=key)
+        path_key, likelihood_key = jax.random.split(key)
+        v = tuple(jnp.broadcast_to(p, (5, *p.shape)) for p in point.point)
+        moments = model.propagate(batch.x, v, key=path_key)
+        density = jnp.exp(model.likelihood.log_prob(batch.y, *moments, key=likelihood_key)[..., 0])
+        return info["loss"], -jnp.mean(jnp.log(jnp.mean(density, axis=0)))
+
+    np.testing.assert_allclose(*losses(key), rtol=1e-10)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from novidgp.inference.mixing import effective_sample_size, split_rhat, summary
-from novidgp.inference.sghmc import GradientMoments, adapt, move, no_moments, sghmc
+from novidgp.inference.sghmc import SGHMC, GradientMoments, adapt, move, no_moments
 from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 from novidgp.model.likelihoods import Bernoulli
@@ -118,6 +118,8 @@ def test_the_memory_forgets_signal_and_averages_noise():
 
 # --- on models --------------------------------------------------------------------------------------------
 
+LONG = SGHMC(num_chains=50, num_draws=40, step_size=0.1, friction=0.1, model_rate=0.0)
+
 
 def run(inference, model, batch, steps, *, key):
     def fit(key):
@@ -138,7 +140,7 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp():
     """scikit-learn's GP with the same kernel and noise, against 2,000 kept draws: five standard errors by
     their effective number, and 2 % for the discretisation (`h^2 lambda / 4` of the stiffest direction)."""
     (model, batch, test), steps = (case := exact_case()), 3_000
-    inference = sghmc(6, steps, num_chains=50, num_draws=40, step_size=0.1, friction=0.1, model_rate=0.0)
+    inference = LONG.algorithm(6, steps)
     state, _ = run(inference, model, batch, steps, key=jax.random.key(0))
     fitted = inference.fitted(state)
     jax.tree.map(np.testing.assert_array_equal, fitted.model, model)
@@ -161,16 +163,7 @@ def test_a_classifier_posterior_is_the_one_that_nuts_of_blackjax_finds():
     y = (np.sin(2 * x) > 0).astype(float)
     model, batch = one_layer(x[::2], Bernoulli()), Batch(jnp.asarray(x), jnp.asarray(y))
     steps = 3_000
-    inference = sghmc(
-        8,
-        steps,
-        num_chains=50,
-        num_draws=40,
-        bound="log_expected",
-        step_size=0.1,
-        friction=0.1,
-        model_rate=0.0,
-    )
+    inference = LONG.algorithm(8, steps)
     state, _ = run(inference, model, batch, steps, key=jax.random.key(0))
     ours = np.asarray(inference.fitted(state).posterior.draws[0])[..., 0]
 
@@ -199,9 +192,9 @@ def test_a_classifier_posterior_is_the_one_that_nuts_of_blackjax_finds():
 @pytest.mark.parametrize("steps", [20, 23])
 def test_after_burn_in_states_are_kept_in_order_and_the_model_rests(steps):
     x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3), x, seed=0)
+    model = build_model(ModelConfig(num_inducing=3), x, key=jax.random.key(0))
     batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
-    inference = sghmc(10, steps, num_chains=3, num_draws=5, burn_in=0.5, window_samples=2)
+    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5, window_samples=2).algorithm(10, steps)
     state, (_, positions) = run(inference, model, batch, steps, key=jax.random.key(0))
     kept = inference.fitted(state).posterior.draws
     for draws, path in zip(kept, positions, strict=True):
@@ -216,9 +209,9 @@ def test_after_burn_in_states_are_kept_in_order_and_the_model_rests(steps):
 def test_until_draws_are_kept_the_posterior_is_where_the_chains_are():
     """A run that ends early must not predict from the start, or from states of other hyper-parameters."""
     x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3, num_layers=1), x, seed=0)
+    model = build_model(ModelConfig(num_inducing=3, num_layers=1), x, key=jax.random.key(0))
     batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
-    inference = sghmc(10, 20, num_chains=3, num_draws=5, burn_in=0.5)
+    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5).algorithm(10, 20)
     for steps, kept in ((0, 0), (4, 0), (10, 0), (15, 2)):
         state, (_, positions) = run(inference, model, batch, steps, key=jax.random.key(0))
         draws = np.asarray(inference.fitted(state).posterior.draws[0])
@@ -229,8 +222,8 @@ def test_until_draws_are_kept_the_posterior_is_where_the_chains_are():
 
 def test_stored_draws_come_each_once_before_any_twice():
     x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3), x, seed=0)
-    inference = sghmc(10, 10, num_chains=2, num_draws=3)
+    model = build_model(ModelConfig(num_inducing=3), x, key=jax.random.key(0))
+    inference = SGHMC(num_chains=2, num_draws=3).algorithm(10, 10)
     posterior = inference.fitted(inference.init(model, None, key=jax.random.key(0))).posterior
     assert posterior.sample(7, key=jax.random.key(0))[0].shape == (7, 3, 2)  # before the first step, too
     numbered = type(posterior)(tuple(jnp.arange(6.0).reshape(2, 3, 1, 1) for _ in range(2)))
