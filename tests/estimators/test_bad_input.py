@@ -7,8 +7,6 @@ import pytest
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators import base as estimator_module
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
 LABELS = (Y > 0).astype(int)
@@ -21,10 +19,10 @@ def nothing_is_trained(monkeypatch):
     class ReachedError(Exception):
         pass
 
-    def train(*arguments, **options):
-        raise ReachedError(arguments[1].layers[0].num_inducing)
+    def fit(model, *arguments, **options):
+        raise ReachedError(model.layers[0].num_inducing)
 
-    monkeypatch.setattr(estimator_module, "train", train)
+    monkeypatch.setattr(estimator_module, "fit", fit)
     return ReachedError
 
 
@@ -56,7 +54,14 @@ def _dsvi(**options):
         ({"dtype": "float23"}, r"Did you mean 'float32'\?"),
         (_novi(activation="tahn"), r"Did you mean 'tanh'\?"),
         (_novi(num_samples=0), "too small"),
-        (_novi(objective="kll"), r"inference_options\['objective'\]='kll' .*Did you mean 'kl'\?"),
+        (_novi(last_layer="closed"), r"last_layer='closed' is unknown. Did you mean 'closed-form'\?"),
+        (_novi(network=False, width=8), "inference_options of 'novi': width=8 has no effect"),
+        ({"preset": "papr"}, r"preset='papr' is unknown. Did you mean 'paper'\?"),
+        ({"inference": "dsvi", "preset": "paper"}, "preset='paper' is unknown"),
+        ({"starts": 0}, "starts=0 is too small"),
+        ({"latent_dim": "none"}, "latent_dim='none' is unknown"),
+        ({"features": "mpl"}, r"features='mpl' is unknown. Did you mean 'mlp'\?"),
+        ({"features": {"widht": 3}}, r"features key='widht' is unknown. Did you mean 'width'\?"),
         (_dsvi(learning_rat=0.1), r"Did you mean 'learning_rate'\?.*inference='dsvi'"),
         ({"inference_options": {"step_scale": 0.1}}, r"inference_options key='step_scale' is unknown"),
         ({"num_layers": 0}, "num_layers=0 is too small"),
@@ -83,10 +88,12 @@ def test_parameters(parameters, message):
         ({"kernel": 3}, "kernel must be a name"),
         ({"whiten": "yes"}, "whiten must be True or False"),
         ({"inference_options": "fast"}, "inference_options must be a dict"),
-        ({"inference_options": {"num_paths": {}}}, "must be a plain value"),
-        ({"inference_options": {"num_paths": "many"}}, r"inference_options\['num_paths'\].*'many'"),
-        (_dsvi(learning_rate="fast"), "must be a number, got 'fast'"),
-        (_novi(network="False"), "must be True or False, got 'False'"),
+        ({"diagnose": 1}, "diagnose must be True or False"),
+        ({"features": 3}, "features must be None, 'mlp' or a dict"),
+        # Run-time checks of annotations are quicker here than the method's own, which tests/inference has.
+        ({"inference_options": {"num_paths": "many"}}, "num_paths"),
+        (_dsvi(learning_rate="fast"), "learning_rate"),
+        (_novi(network="False"), "network"),
     ],
 )
 def test_types_of_parameters(parameters, message):
@@ -168,7 +175,23 @@ def test_more_inducing_points_than_rows_are_reduced_with_a_warning(nothing_is_tr
         DGPRegressor().fit(X, Y)
 
 
-@pytest.mark.parametrize("q", [0.0, 1.0, [0.5, 1.2], [[0.5]], []])
-def test_quantile_levels(q):
-    with pytest.raises(ValueError, match="q"):
+@pytest.mark.parametrize(
+    ("q", "message"),
+    [
+        (0.0, "q=0.0 must lie strictly between 0 and 1"),
+        (1.0, "q=1.0 must lie strictly between 0 and 1"),
+        ([0.5, 1.2], r"q=\[0.5, 1.2\] must lie strictly between 0 and 1"),
+        (float("nan"), "q=nan must lie strictly between 0 and 1"),
+        ([[0.5]], r"q must be a number or a flat sequence of numbers, got \[\[0.5\]\]"),
+        ([], r"q must be a number or a flat sequence of numbers, got \[\]"),
+    ],
+)
+def test_quantile_levels(q, message):
+    with pytest.raises(ValueError, match=message):
         DGPRegressor().predict_quantiles(X, q)
+
+
+@pytest.mark.parametrize("estimator", [DGPRegressor, DGPClassifier])
+def test_parameters_are_given_by_name(estimator):
+    with pytest.raises(TypeError, match="positional argument"):
+        estimator("dsvi")

@@ -1,24 +1,18 @@
-"""The estimators keep scikit-learn's contract, and a saved model predicts as the one that was saved."""
+"""The estimators keep scikit-learn's contract, and do what their documentation says."""
 
 import pickle
 import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-import novidgp
-from novidgp import DGPClassifier, DGPRegressor
-from novidgp.storage import ModelFileError
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+from novidgp import DGPClassifier, DGPRegressor, Predictive
 
 SMALL = {
     "inference": "dsvi",
@@ -28,8 +22,26 @@ SMALL = {
     "num_predict_samples": 8,
     "inference_options": {"learning_rate": 0.05},
 }
+CHEAPEST = {
+    "inference": "ml",
+    "num_layers": 1,
+    "num_inducing": 5,
+    "max_steps": 30,
+    "num_predict_samples": 2,
+    "inference_options": {"learning_rate": 0.1, "num_paths": 1},
+}
+"""The method that compiles soonest."""
 DEFAULT = {"num_layers": 1, "num_inducing": 5, "max_steps": 20, "num_predict_samples": 8}
-"""With the default method; `SMALL` has the one that compiles soonest."""
+OF_THE_METHOD = (
+    "check_fit_idempotent",
+    "check_estimators_pickle",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_regressors_train",
+    "check_classifiers_train",
+    "check_fit2d_1feature",
+)
+"""What depends on the method: its seeds, the state that is kept, how rows are predicted, and whether it learns."""
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +56,34 @@ def fitted(curve):
     return DGPRegressor(**SMALL | {"num_layers": 2, "num_inducing": 10}, random_state=0).fit(*curve)
 
 
-@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)])
+@parametrize_with_checks([DGPRegressor(**CHEAPEST), DGPClassifier(**CHEAPEST)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+def checks_of_the_method():
+    for kind in (DGPRegressor, DGPClassifier):
+        for estimator, check in estimator_checks_generator(kind(**DEFAULT)):
+            name = check.func.__name__
+            if name in OF_THE_METHOD and check.keywords in ({}, {"readonly_memmap": False}):
+                yield pytest.param(estimator, check, id=f"{kind.__name__}-{name}")
+
+
+@pytest.mark.parametrize(("estimator", "check"), checks_of_the_method())
+def test_scikit_learn_contract_of_the_default_method(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)])
+def test_the_whole_scikit_learn_contract_of_the_default_method(estimator, check):
+    check(estimator)
+
+
+def test_the_chosen_checks_are_all_there():
+    """scikit-learn may rename a check, and it would be left out in silence."""
+    names = [str(parameters.id) for parameters in checks_of_the_method()]
+    assert {name.split("-")[1] for name in names} == set(OF_THE_METHOD)
 
 
 def test_rows_are_predicted_alone(fitted, curve):
@@ -76,6 +113,37 @@ def test_scaling_the_targets_shifts_the_log_density_by_the_jacobian(curve):
     np.testing.assert_allclose(
         thousand.log_density(X, 1024.0 * y), one.log_density(X, y) - np.log(1024.0), atol=1e-4
     )
+
+
+def test_one_predictive_distribution_has_all_of_it(fitted, curve):
+    """What the methods of the estimator return, from one propagation."""
+    X, y = curve
+    predictive = fitted.predictive(X)
+    assert isinstance(predictive, Predictive)
+    assert len(predictive) == len(X)
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_array_equal(predictive.mean()[:, 0], mean)
+    np.testing.assert_array_equal(predictive.std()[:, 0], std)
+    np.testing.assert_array_equal(
+        predictive.quantile([0.1, 0.9])[..., 0], fitted.predict_quantiles(X, [0.1, 0.9])
+    )
+    np.testing.assert_array_equal(predictive.log_prob(y), fitted.log_density(X, y))
+
+
+def test_callbacks_see_the_run_and_stop_it(curve):
+    seen = []
+
+    def stop(progress):
+        seen.append((progress.step, progress.steps, set(progress.info)))
+        return progress.step >= 40
+
+    model = DGPRegressor(**SMALL, random_state=0).fit(*curve, callbacks=[stop], chunk=20)
+    assert [step for step, *_ in seen] == [20, 40]
+    assert all(steps == 60 and "loss" in info for _, steps, info in seen)
+    assert (model.n_iter_, model.fit_status_) == (40, "early-stopped")
+    labels = curve[1] > 100
+    short = DGPClassifier(**SMALL, random_state=0).fit(curve[0], labels, callbacks=[lambda _: True], chunk=20)
+    assert short.n_iter_ == 20
 
 
 def test_samples_have_the_predictive_moments(fitted, curve):
@@ -168,69 +236,6 @@ def test_minibatches_and_held_out_rows(curve):
     assert np.all(np.isfinite(model.history_["validation_nll"]))
     assert len(model.history_["loss"]) == model.n_iter_ == SMALL["max_steps"]
     assert model.fit_status_ == "finished"
-
-
-_PREDICT_ELSEWHERE = """
-import sys, numpy as np, novidgp
-model = novidgp.load_model(sys.argv[1])
-X = np.load(sys.argv[2])
-out = [model.predict_proba(X)] if hasattr(model, "classes_") else [*model.predict(X, return_std=True)]
-np.savez(sys.argv[3], *out)
-"""
-
-
-def _predict_elsewhere(model_file, X, tmp_path):
-    np.save(tmp_path / "x.npy", X)
-    arguments = [
-        sys.executable,
-        "-c",
-        _PREDICT_ELSEWHERE,
-        model_file,
-        tmp_path / "x.npy",
-        tmp_path / "out.npz",
-    ]
-    subprocess.run([*map(str, arguments)], check=True, capture_output=True)
-    with np.load(tmp_path / "out.npz") as out:
-        return [out[name] for name in out.files]
-
-
-def test_a_saved_regressor_predicts_bit_for_bit_in_a_new_process(fitted, curve, tmp_path):
-    fitted.save(tmp_path / "model.novidgp", extra={"columns": ["a", "b"]})
-    mean, std = _predict_elsewhere(tmp_path / "model.novidgp", curve[0], tmp_path)
-    here = fitted.predict(curve[0], return_std=True)
-    np.testing.assert_array_equal(mean, here[0])
-    np.testing.assert_array_equal(std, here[1])
-    loaded = novidgp.load_model(tmp_path / "model.novidgp")
-    assert loaded.extra_ == {"columns": ["a", "b"]}
-    assert loaded.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(loaded.history_["loss"], fitted.history_["loss"])
-
-
-def test_a_saved_float64_classifier_predicts_bit_for_bit_in_a_new_process(tmp_path):
-    X, y = make_classification(60, 4, random_state=0)
-    X = pd.DataFrame(X, columns=list("abcd"))
-    model = DGPClassifier(**SMALL, dtype="float64", whiten=False, random_state=np.random.RandomState(0)).fit(
-        X, y
-    )
-    model.save(tmp_path / "model.novidgp")
-    loaded = novidgp.load_model(tmp_path / "model.novidgp")
-    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    assert list(loaded.feature_names_in_) == list("abcd")
-    assert loaded.classes_.dtype == y.dtype
-    (elsewhere,) = _predict_elsewhere(tmp_path / "model.novidgp", X.to_numpy(), tmp_path)
-    np.testing.assert_array_equal(elsewhere, model.predict_proba(X))
-
-
-def test_damaged_and_foreign_files_are_refused(fitted, curve, tmp_path):
-    path = tmp_path / "model.novidgp"
-    fitted.save(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelFileError, match="damaged"):
-        novidgp.load_model(path)
-    path.write_text("a,b\n1,2\n3,4\n")
-    with pytest.raises(ModelFileError, match="not a novidgp file"):
-        novidgp.load_model(path)
 
 
 def test_importing_the_package_is_light():

@@ -1,6 +1,6 @@
 """Properties that hold for any finite data: nothing becomes NaN, and equal seeds give equal models.
 
-Few examples, and shapes that share compiled code (fewer than 64 rows, two widths): compilation is what costs.
+Few examples, and shapes that share compiled code (fewer than 64 rows, one width): compilation is what costs.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ PARAMETERS = {
 def tables(draw):
     """Inputs of wild scales and offsets, float32 or integers too, with repeated rows and constant columns."""
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
-    rows, width = draw(st.integers(6, 60)), draw(st.sampled_from([1, 3]))
+    rows, width = draw(st.integers(6, 60)), 2
     scales = 10.0 ** np.array(draw(st.lists(st.integers(-30, 30), min_size=width, max_size=width)))
     X = (rng.normal(size=(rows, width)) + draw(st.integers(-100, 100))) * scales
     if draw(st.booleans()):

@@ -179,6 +179,23 @@ def test_the_command_line_trains_with_it(method, tmp_path, monkeypatch):
     assert seen == [METHODS[method]()]
 
 
+def test_the_paper_preset_is_the_method_of_that_name():
+    model = fit("novi", preset="paper")
+    assert model.method_ == METHODS["novi-paper"]()
+    np.testing.assert_array_equal(model.predict(rows()[0]), fitted("novi-paper").predict(rows()[0]))
+
+
+def test_diagnosis_is_recorded_between_chunks_and_changes_nothing():
+    model, plain = fit("novi", diagnose=True), fitted("novi")
+    divergence = model.history_["fisher_divergence"]
+    assert divergence.shape == (STEPS // 2,)
+    assert np.all(np.isfinite(divergence) & (divergence > 0))
+    np.testing.assert_allclose(model.history_["rsd"], divergence / 4, rtol=1e-6)
+    assert "rsd" not in plain.history_
+    np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
+    assert "rsd" not in fit("dsvi", diagnose=True).history_  # nothing to measure
+
+
 def test_a_grid_search_chooses_the_method():
     """By the default score, on one split; the winner is fitted to all rows and predicts."""
     x, y = rows()

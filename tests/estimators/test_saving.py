@@ -1,0 +1,166 @@
+"""A saved model predicts as the one that was saved; older files load; damaged ones are refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification
+
+import novidgp
+from novidgp import DGPClassifier, DGPRegressor, storage
+from novidgp.storage import ModelFileError
+
+SMALL = {
+    "inference": "dsvi",
+    "num_layers": 1,
+    "num_inducing": 5,
+    "max_steps": 20,
+    "num_predict_samples": 8,
+    "inference_options": {"learning_rate": 0.05},
+}
+FORMAT_1 = Path(__file__).parent / "format1"
+
+
+@pytest.fixture(scope="module")
+def curve():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(60, 2))
+    return X, 100.0 + 20.0 * np.sin(X[:, 0]) + rng.normal(size=60)
+
+
+@pytest.fixture(scope="module")
+def fitted(curve):
+    return DGPRegressor(**SMALL | {"num_layers": 2}, random_state=0).fit(*curve)
+
+
+_PREDICT_ELSEWHERE = """
+import sys, numpy as np, novidgp
+model = novidgp.load_model(sys.argv[1])
+X = np.load(sys.argv[2])
+out = [model.predict_proba(X)] if hasattr(model, "classes_") else [*model.predict(X, return_std=True)]
+np.savez(sys.argv[3], *out)
+"""
+
+
+def _predict_elsewhere(model_file, X, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    arguments = [
+        sys.executable,
+        "-c",
+        _PREDICT_ELSEWHERE,
+        model_file,
+        tmp_path / "x.npy",
+        tmp_path / "out.npz",
+    ]
+    subprocess.run([*map(str, arguments)], check=True, capture_output=True)
+    with np.load(tmp_path / "out.npz") as out:
+        return [out[name] for name in out.files]
+
+
+def test_a_saved_regressor_predicts_bit_for_bit_in_a_new_process(fitted, curve, tmp_path):
+    fitted.save(tmp_path / "model.novidgp", extra={"columns": ["a", "b"]})
+    mean, std = _predict_elsewhere(tmp_path / "model.novidgp", curve[0], tmp_path)
+    here = fitted.predict(curve[0], return_std=True)
+    np.testing.assert_array_equal(mean, here[0])
+    np.testing.assert_array_equal(std, here[1])
+    loaded = novidgp.load_model(tmp_path / "model.novidgp")
+    assert loaded.extra_ == {"columns": ["a", "b"]}
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.history_["loss"], fitted.history_["loss"])
+
+
+def test_a_saved_float64_classifier_predicts_bit_for_bit_in_a_new_process(tmp_path):
+    X, y = make_classification(60, 4, random_state=0)
+    X = pd.DataFrame(X, columns=list("abcd"))
+    model = DGPClassifier(**SMALL, dtype="float64", whiten=False, random_state=np.random.RandomState(0)).fit(
+        X, y
+    )
+    model.save(tmp_path / "model.novidgp")
+    loaded = novidgp.load_model(tmp_path / "model.novidgp")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert list(loaded.feature_names_in_) == list("abcd")
+    assert loaded.classes_.dtype == y.dtype
+    (elsewhere,) = _predict_elsewhere(tmp_path / "model.novidgp", X.to_numpy(), tmp_path)
+    np.testing.assert_array_equal(elsewhere, model.predict_proba(X))
+
+
+def test_damaged_and_foreign_files_are_refused(fitted, curve, tmp_path):
+    path = tmp_path / "model.novidgp"
+    fitted.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelFileError, match="damaged"):
+        novidgp.load_model(path)
+    path.write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(ModelFileError, match="not a novidgp file"):
+        novidgp.load_model(path)
+
+
+# --- files of other versions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["novi-options", "novi-paper", "sghmc"])
+def test_a_regressor_of_format_1_predicts_as_it_did(name):
+    """Files and predictions by novidgp 0.1. Another machine rounds otherwise: 1e-6 of the targets' units."""
+    with np.load(FORMAT_1 / "data.npz") as data, np.load(FORMAT_1 / f"{name}.npz") as expected:
+        model = novidgp.load_model(FORMAT_1 / f"{name}.novidgp")
+        mean, std = model.predict(data["X"], return_std=True)
+        scale = np.std(data["y"])
+        np.testing.assert_allclose([mean, std], expected["p"], rtol=1e-5, atol=1e-5 * scale)
+        quantiles = model.predict_quantiles(data["X"], [0.1, 0.9])
+        np.testing.assert_allclose(quantiles, expected["q"], rtol=1e-5, atol=1e-5 * scale)
+        np.testing.assert_allclose(model.log_density(data["X"], data["y"]), expected["d"], atol=1e-4)
+
+
+def test_a_classifier_of_format_1_predicts_as_it_did():
+    """NOVI with its network and three snapshots, three classes."""
+    with np.load(FORMAT_1 / "data.npz") as data, np.load(FORMAT_1 / "softmax.npz") as expected:
+        model = novidgp.load_model(FORMAT_1 / "softmax.novidgp")
+        assert len(model.ensemble_.model.layers[0].inducing) == 3
+        np.testing.assert_allclose(model.predict_proba(data["X"]), expected["p"], atol=1e-6)
+
+
+def test_a_method_of_format_1_is_the_one_that_fitted_it():
+    models = {path.stem: novidgp.load_model(path) for path in FORMAT_1.glob("*.novidgp")}
+    assert {name: model.method_.name for name, model in models.items()} == {
+        "novi-options": "novi",
+        "novi-paper": "novi-paper",
+        "sghmc": "sghmc",
+        "softmax": "novi",
+    }
+    options = models["novi-options"].method_
+    assert (options.network, options.covariance, options.num_samples) == (False, "diagonal", 3)
+    assert len(models["novi-options"].ensemble_.model.layers[0].inducing) == 3
+
+
+def rewritten(fitted, path, change):
+    """The file of a model with other metadata."""
+    fitted.save(path)
+    arrays, metadata = storage.load(path)
+    change(metadata)
+    storage.save(path, arrays, metadata)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["method"]["options"].update(momentum=0.9), "momentum"),
+        (lambda m: m["method"]["options"].update(num_paths=-1), "num_paths"),
+        (lambda m: m["method"].update(name="dsvi2"), "dsvi2"),
+        (lambda m: m["config"].update(colour="red"), "colour"),
+        (lambda m: m["params"].update(colour="red"), "colour"),
+        (lambda m: m.pop("seed"), "seed"),
+        (lambda m: m.pop("method"), "method"),
+        (lambda m: m["config"].update(num_inducing=6), "fitted"),
+    ],
+    ids=["option", "value", "method", "setting", "parameter", "no-seed", "no-method", "shape"],
+)
+def test_a_file_of_another_version_is_refused_by_name(fitted, tmp_path, change, reason):
+    path = rewritten(fitted, tmp_path / "model.novidgp", change)
+    with pytest.raises(ModelFileError, match=r"model\.novidgp") as error:
+        novidgp.load_model(path)
+    assert reason in str(error.value)
