@@ -106,7 +106,6 @@ def arrays_to_tree(template: Any, arrays: Mapping[str, np.ndarray], prefix: str 
     template's shape and dtype, and no array under the same prefix may be left over.
     """
     import jax
-    import jax.numpy as jnp
 
     paths, structure = jax.tree_util.tree_flatten_with_path(template)
     expected = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
@@ -123,7 +122,7 @@ def arrays_to_tree(template: Any, arrays: Mapping[str, np.ndarray], prefix: str 
                 f"Array {name!r} is {value.dtype}{list(value.shape)} in the file but {dtype}{list(shape)} in "
                 f"the model: the file was saved from a model of another size or dtype."
             )
-        array = jnp.asarray(value)
+        array = jax.device_put(value)
         if array.dtype != value.dtype:
             raise ModelFileError(
                 f"Array {name!r} is {value.dtype}, which JAX would cut to {array.dtype}: load it inside "

@@ -7,7 +7,6 @@ from os import PathLike
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -32,6 +31,7 @@ from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import identity, standardiser
+from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
@@ -204,7 +204,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         steps, starts = int(self.max_steps), int(self.starts)
 
         def batch(X, y):
-            return Batch(jnp.asarray(X, config.dtype), jnp.asarray(y, config.dtype))
+            return Batch(on_device(X, config.dtype), on_device(y, config.dtype))
 
         with precision(config.dtype):
             validation = None

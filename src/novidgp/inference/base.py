@@ -80,6 +80,9 @@ class Method(abc.ABC):
     uses_local_variable: ClassVar[bool] = False
     """Whether the method learns a proposal for a local variable, so that models have one by default."""
 
+    __no_type_check__: ClassVar[bool] = True
+    """Options check themselves, so that run-time type checkers leave the construction alone."""
+
     def __post_init__(self) -> None:
         check_options(self)
 

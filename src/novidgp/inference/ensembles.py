@@ -6,7 +6,7 @@ they start. A mixture over snapshots or over starts is a simple stand-in for a p
 hyper-parameters.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,15 +57,26 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
 
     def fitted(state):
         last = inference.fitted(state.state)
-        row, restore = ravel_pytree(last)
-        rows = jnp.where((state.count < times)[:, None], row, state.snapshots)
-        return last._replace(ensemble=jax.vmap(restore)(rows))
+        leaves, structure = jax.tree.flatten(last)
+        taken = state.count >= times
+        ends = np.cumsum([leaf.size for leaf in leaves])
+        members = []
+        for leaf, end in zip(leaves, ends, strict=True):
+            rows = state.snapshots[:, end - leaf.size : end].reshape(len(times), *leaf.shape)
+            members.append(_where(taken.reshape(-1, *[1] * leaf.ndim), rows, leaf))
+        return last._replace(ensemble=jax.tree.unflatten(structure, members))
 
     def diagnose(state, batch, *, key):
         assert inference.diagnose is not None
         return inference.diagnose(state.state, batch, key=key)
 
     return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
+
+
+def _where(condition: Any, yes: Any, no: Any) -> Any:
+    """`where` on the host for NumPy arrays, so that reading a finished run compiles nothing."""
+    host = all(isinstance(array, np.ndarray | np.generic) for array in (condition, yes, no))
+    return (np if host else jnp).where(condition, yes, no)
 
 
 def with_starts(inference: Inference) -> Inference:

@@ -50,8 +50,9 @@ def descend(optimiser: Optimiser, gradient: Any, opt_state: Any, params: Any) ->
 
 
 def ascend(optimiser: Optimiser, gradient: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
-    """One step uphill: `(params, opt_state)`."""
-    return descend(optimiser, jax.tree.map(lambda g: -g, gradient), opt_state, params)
+    """One step uphill: `(params, opt_state)`. Adam's direction changes its sign with the gradient's."""
+    updates, opt_state = optimiser.update(gradient, opt_state, params)
+    return jax.tree.map(lambda p, u: p - u, params, updates), opt_state
 
 
 def norm(gradient: Any) -> Float[Array, ""]:

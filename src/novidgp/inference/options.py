@@ -1,10 +1,11 @@
 """Options of inference methods: declared as dataclass fields, checked against their annotations."""
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Iterable
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from novidgp.checks import check_choice, check_flag, check_integer, check_number
 
@@ -21,7 +22,7 @@ def option_names(method: Any) -> list[str]:
 
 def check_options(options: Any) -> None:
     """Refuse a value that does not fit its field: a Literal's choices, a flag, an integer or a number."""
-    hints = get_type_hints(type(options))
+    hints = _annotations(type(options))
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if isinstance(value, list):
@@ -43,6 +44,12 @@ def refuse_idle(options: Any, names: Iterable[str], because: str) -> None:
         value = getattr(options, name)
         if value != defaults[name]:
             raise ValueError(f"{name}={value!r} has no effect with {because}. Leave it out.")
+
+
+def _annotations(kind: type) -> dict[str, Any]:
+    """The annotations of a class and of those it inherits from. (`get_type_hints` has none for a `Method`.)"""
+    classes = reversed(kind.__mro__)
+    return {k: v for base in classes for k, v in inspect.get_annotations(base, eval_str=True).items()}
 
 
 def _check(name: str, value: Any, annotation: Any, limits: Any) -> None:

@@ -22,7 +22,7 @@ from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.model.local_variable import LocalVariable
 from novidgp.model.means import Linear, Zero, linear_start, local_start
 from novidgp.numerics.random import Streams
-from novidgp.numerics.trees import stacked
+from novidgp.numerics.trees import on_device, stacked
 
 _KMEANS_ROWS = 10_000
 _DEEPER = 0.01
@@ -107,7 +107,7 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
         mean = Zero(outputs)
         if config.mean != "zero" and not final:
             mean = Linear(
-                jnp.asarray(weight, dtype), jnp.zeros(outputs, dtype), config.mean == "linear-learned"
+                on_device(weight, dtype), on_device(np.zeros(outputs), dtype), config.mean == "linear-learned"
             )
         jitter = np.exp(0.3 * rng.standard_normal((units, points.shape[1]))) if units > 1 else 1.0
         lengthscale = (
@@ -118,8 +118,8 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
         variance = np.full(units, flat if starts_flat else 1.0)
         layers.append(
             GPLayer(
-                make_kernel(config.kernel, jnp.asarray(lengthscale, dtype), jnp.asarray(variance, dtype)),
-                jnp.asarray(np.broadcast_to(points, (units, *points.shape)), dtype),
+                make_kernel(config.kernel, on_device(lengthscale, dtype), on_device(variance, dtype)),
+                on_device(np.broadcast_to(points, (units, *points.shape)), dtype),
                 mean,
                 outputs,
             )

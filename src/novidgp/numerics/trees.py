@@ -5,6 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+
+def on_device(array: Any, dtype: DTypeLike | None = None) -> jax.Array:
+    """An array for JAX. Outside of compiled code `jnp.asarray` compiles a program for every new shape; this
+    does not."""
+    return jax.device_put(np.asarray(array, dtype))
 
 
 def stacked(trees: Sequence[Any]) -> Any:

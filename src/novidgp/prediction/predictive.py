@@ -27,6 +27,7 @@ from novidgp.numerics.compilation import precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
 from novidgp.numerics.scaling import Standardiser, identity
+from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 
 _LARGEST_BLOCK = 256
@@ -86,7 +87,7 @@ class Predictive:
         levels, likelihood = np.reshape(levels, -1), self.likelihood
 
         def block(moments, _):
-            wanted = jnp.asarray(levels)
+            wanted = on_device(levels, moments.mean.dtype)
             if isinstance(likelihood, GaussianNoise):
                 return _mixture_quantiles(likelihood, moments, wanted)
             return _draw_quantiles(likelihood, moments, wanted, self.key)
@@ -102,7 +103,7 @@ class Predictive:
         def density(moments, rows):
             block = np.full((self.block_size, y.shape[1]), np.nan)
             block[: rows.stop - rows.start] = scaled[rows]
-            return _log_density(self.likelihood, moments, jnp.asarray(block, moments.mean.dtype), self.key)
+            return _log_density(self.likelihood, moments, on_device(block, moments.mean.dtype), self.key)
 
         return self._over_blocks(density) - jacobian
 
@@ -126,7 +127,7 @@ class Predictive:
         with precision(self.moments.mean.dtype.name):
             for rows in _blocks(len(self), self.block_size):
                 count = rows.stop - rows.start
-                mean, variance = (jnp.asarray(_padded(m[:, rows], self.block_size)) for m in self.moments)
+                mean, variance = (on_device(_padded(m[:, rows], self.block_size)) for m in self.moments)
                 result = function(Moments(mean, variance), rows)
                 parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
         return jax.tree.map(lambda *a: np.concatenate(a), *parts)
@@ -149,11 +150,11 @@ def predict(
     path_key, draw_key = jax.random.split(key)
     likelihood, parts = None, []
     with precision(fitted.model.dtype.name), single_threaded_lapack():
-        fitted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if eqx.is_array_like(leaf) else leaf, fitted)
+        fitted = jax.device_put(fitted)
         for rows in _blocks(len(x), size):
             block = np.zeros((size, x.shape[1]), fitted.model.dtype)
             block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
-            likelihood, moments = _propagate(fitted, jnp.asarray(block), num_paths, path_key)
+            likelihood, moments = _propagate(fitted, on_device(block), num_paths, path_key)
             parts.append([np.asarray(m)[:, : rows.stop - rows.start] for m in moments])
     if likelihood is None:
         raise ValueError("x has no rows; pass at least one.")

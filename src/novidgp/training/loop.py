@@ -24,6 +24,7 @@ from novidgp.inference.ensembles import Plan, make_plan
 from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
+from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.batches import Minibatches
 from novidgp.training.checkpoint import Checkpoint, digest
@@ -120,7 +121,7 @@ def fit(
     method = Prepared(method) if isinstance(method, Inference) else method
     num_data = len(data.x) if num_data is None else num_data
     plan = make_plan(method, num_data, steps, starts=starts)
-    data = Batch(*map(jnp.asarray, data))
+    data = Batch(*map(on_device, data))
     job = _Job(plan, data, num_data, batch_size, chunk, key, validation, diagnose)
     run, store = None, None
     if checkpoint is not None:
@@ -142,7 +143,7 @@ def fit(
                     store.save(run)
                     saved = run.step
                 show(run.step, info)
-                current = functools.partial(job.inference.fitted, run.state)
+                current = functools.partial(job.fitted, run.state)
                 seen = Progress(run.step, steps, info, time.perf_counter() - started, current)
                 if any([callback(seen) is True for callback in callbacks]):  # all are called
                     stopped, run = "early-stopped", run.noting(f"stopped by a callback after step {run.step}")
@@ -151,7 +152,7 @@ def fit(
 
     if store is not None:
         store.save(run)
-    fitted = job.inference.fitted(run.state) if run.best is None else run.best
+    fitted = job.fitted(run.state) if run.best is None else run.best
     status = run.verdict or stopped
     assert status is not None
     return FitResult(fitted, run.state, run.history(), run.step, status, run.notes)
@@ -172,7 +173,7 @@ class _Job:
         diagnose: bool,
     ):
         self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
-        self.num_data = jnp.asarray(num_data, data.x.dtype)
+        self.num_data = on_device(num_data, data.x.dtype)
         self.inference = plan.inference(num_data)
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
@@ -187,6 +188,10 @@ class _Job:
                 "The initial state is not finite. Look for NaN or infinity in the model and the inputs."
             )
         return run
+
+    def fitted(self, state: State) -> Fitted:
+        """The model and posterior of a state, read on the host where nothing needs to be compiled for it."""
+        return jax.device_put(self.inference.fitted(jax.tree.map(np.asarray, state)))
 
     def template(self, model: DGP) -> State:
         """The shapes of the method's state."""
@@ -245,7 +250,7 @@ class _Job:
             found = _diagnose(plan, self.num_data, state, batch, key)
             measured = {name: float(value) for name, value in found.items()}
         if self.score is not None:
-            fitted = self.inference.fitted(state)
+            fitted = self.fitted(state)
             measured["validation_nll"] = self.score(fitted)
             run = extended(run, state, infos, measured, clock, fitted)
         else:
