@@ -90,10 +90,10 @@ def test_parameters(parameters, message):
         ({"inference_options": "fast"}, "inference_options must be a dict"),
         ({"diagnose": 1}, "diagnose must be True or False"),
         ({"features": 3}, "features must be None, 'mlp' or a dict"),
-        # Run-time checks of annotations are quicker here than the method's own, which tests/inference has.
-        ({"inference_options": {"num_paths": "many"}}, "num_paths"),
-        (_dsvi(learning_rate="fast"), "learning_rate"),
-        (_novi(network="False"), "network"),
+        ({"inference_options": {"num_paths": {}}}, r"num_paths=\{\} must be a plain value"),
+        ({"inference_options": {"num_paths": "many"}}, "num_paths must be an integer, got 'many'"),
+        (_dsvi(learning_rate="fast"), "learning_rate must be a number, got 'fast'"),
+        (_novi(network="False"), "network must be True or False, got 'False'"),
     ],
 )
 def test_types_of_parameters(parameters, message):

@@ -20,8 +20,8 @@ def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
         )
     try:
         return restore_estimator(_ESTIMATORS, arrays, metadata)
-    except storage.ModelFileError:
-        raise
+    except storage.ModelFileError as error:
+        raise storage.ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise storage.ModelFileError(
             f"{path} was written by another version of novidgp and cannot be read by this one ({error!r})."

@@ -66,7 +66,7 @@ def restore_estimator(
     estimator = estimators[metadata["estimator"]](**metadata["params"])
     config, method = ModelConfig(**metadata["config"]), metadata["method"]
     estimator.config_ = config
-    estimator.method_ = METHODS[method["name"]](**{name: _tuple(v) for name, v in method["options"].items()})
+    estimator.method_ = METHODS[method["name"]](**method["options"])
     estimator.num_data_ = method["num_data"]
     template = _template(
         config,
@@ -170,11 +170,6 @@ def _accepted(method: type[Method], options: dict[str, Any]) -> dict[str, Any]:
             continue
         kept[field.name] = options[field.name]
     return kept
-
-
-def _tuple(value: Any) -> Any:
-    """An option as methods know it: JSON has lists where they have tuples."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
