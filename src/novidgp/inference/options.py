@@ -47,7 +47,7 @@ def refuse_idle(options: Any, names: Iterable[str], because: str) -> None:
 
 
 def _annotations(kind: type) -> dict[str, Any]:
-    """The annotations of a class and of those it inherits from. (`get_type_hints` has none for a `Method`.)"""
+    """The annotations of a class and of its bases. (`get_type_hints` has none for a `Method`.)"""
     classes = reversed(kind.__mro__)
     return {k: v for base in classes for k, v in inspect.get_annotations(base, eval_str=True).items()}
 
