@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from novidgp.inference import Fitted
+from novidgp.inference import IWVI, Fitted, IWVIDReG
 from novidgp.inference.iwvi import (
     Encoder,
     Proposal,
@@ -26,6 +26,7 @@ from novidgp.model.local_variable import LocalVariable
 from novidgp.model.means import Linear
 from novidgp.numerics.nets import MLP, mlp
 from support.dense import lower_factor, make_layer, posterior_from
+from support.small import ROWS, small_batch, small_model
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, M = 6, 4
@@ -199,3 +200,19 @@ def test_signal_to_noise_grows_with_k_for_dreg_and_falls_for_the_plain_gradient(
     assert plain[1] < plain[0] / 1.7
     assert dreg[1] > 2.0 * dreg[0]
     assert dreg[1] > 10.0 * plain[1]
+
+
+@pytest.mark.parametrize("method", [IWVI, IWVIDReG])
+def test_a_model_without_a_local_variable_needs_no_encoder(method):
+    """Then `log r` has no weights to learn from, and the bound is DSVI's."""
+    model, batch = small_model("float64"), small_batch("float64")
+    inference = method(num_samples=1, num_paths=3).algorithm(ROWS, 5)
+
+    @jax.jit
+    def first(key):
+        return inference.step(inference.init(model, batch, key=key), batch, key=key)
+
+    state, info = first(jax.random.key(0))
+    assert state.encoder is None
+    np.testing.assert_allclose(info["effective_samples"], 1.0)
+    assert np.isfinite(info["loss"])

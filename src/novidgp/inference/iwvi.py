@@ -72,7 +72,7 @@ class IWVIState(NamedTuple):
     fitted: Fitted
     encoder: Encoder | None
     fitted_opt: optax.OptState
-    encoder_opt: optax.OptState
+    encoder_opt: optax.OptState | None
 
 
 def log_ratios(
@@ -193,7 +193,8 @@ class AbstractIWVI(Method):
                 shape = {"width": self.width, "depth": self.depth, "activation": self.activation}
                 network = mlp(inputs, 2 * model.local_variable.width, **shape, dtype=batch.x.dtype, key=key)
                 encoder = Encoder(network, self.encoder_scale)
-            return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_optimiser.init(encoder))
+            encoder_opt = None if encoder is None else encoder_optimiser.init(encoder)
+            return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_opt)
 
         def step(state, batch: Batch, *, key):
             rows = Batch(*(jnp.tile(a, (self.num_paths, 1)) for a in batch))
@@ -208,9 +209,9 @@ class AbstractIWVI(Method):
                 key=key,
             )
             fitted, fitted_opt = ascend(fitted_optimiser, fitted_gradient, state.fitted_opt, state.fitted)
-            encoder, encoder_opt = ascend(
-                encoder_optimiser, encoder_gradient, state.encoder_opt, state.encoder
-            )
+            encoder, encoder_opt = state.encoder, state.encoder_opt
+            if encoder is not None:
+                encoder, encoder_opt = ascend(encoder_optimiser, encoder_gradient, encoder_opt, encoder)
             info = {
                 "loss": -value / num_data,
                 "expected_log_likelihood": data / num_data,
