@@ -48,12 +48,12 @@ def counting():
     ],
 )
 def test_snapshots_are_of_the_steps_they_should_be(planned, done, kept):
-    inference = with_snapshots(counting(), planned)
+    inference, model, batch = with_snapshots(counting(), planned), small_model(num_layers=1), small_batch()
 
     @jax.jit
     def count(steps):
-        start = inference.init(small_model(num_layers=1), small_batch(), key=KEY)
-        return jax.lax.fori_loop(0, steps, lambda _, s: inference.step(s, small_batch(), key=KEY)[0], start)
+        start = inference.init(model, batch, key=KEY)
+        return jax.lax.fori_loop(0, steps, lambda _, s: inference.step(s, batch, key=KEY)[0], start)
 
     state = count(done)
     fitted = inference.fitted(state)
