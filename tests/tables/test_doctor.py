@@ -26,6 +26,14 @@ FIRST = np.arange(ROWS) == 0
 
 AILMENTS = {
     "missing": (sick(a=np.where(FIRST, np.nan, NORMAL)), "error", "a", "1 values missing"),
+    "missing text": (sick(city=[None, *["x", "y"] * 99, "x"]), "error", "city", "1 values missing"),
+    "missing category": (
+        sick(city=pd.Categorical([None, *["x", "y"] * 99, "x"])),
+        "error",
+        "city",
+        "1 values missing",
+    ),
+    "duplicate text": (sick(d=healthy()["city"]), "warning", "d", "the same as 'city'"),
     "empty": (sick(a=np.nan), "error", "a", "no value at all"),
     "infinite": (sick(a=np.where(FIRST, np.inf, NORMAL)), "error", "a", "infinite"),
     "constant": (sick(a=7.0), "warning", "a", "constant"),

@@ -183,7 +183,7 @@ def _pairs(frame: pd.DataFrame, inputs: dict[str, Kind]) -> Iterator[Finding]:
         if column.nunique(dropna=False) < 2:
             continue
         text = inputs[name] == "category"
-        digest = hash("\x1f".join(column.astype(str)) if text else _values(column).tobytes())
+        digest = hash("\x1f".join(map(repr, column.astype(object))) if text else _values(column).tobytes())
         if digest in first:
             equal.add(name)
             yield Finding("warning", name, f"the same as {first[digest]!r}", f"leave it out (--drop {name})")
