@@ -41,7 +41,8 @@ OF_THE_METHOD = (
     "check_classifiers_train",
     "check_fit2d_1feature",
 )
-"""What depends on the method: its seeds, the state that is kept, how rows are predicted, and whether it learns."""
+"""What depends on the method: its seeds, the state that is kept, how rows are predicted, and whether it
+learns."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""Mixtures: when snapshots are taken, that every start is the method by itself, and that predictions are mixtures."""
+"""Mixtures: when snapshots are taken, that every start is the method by itself, and that predictions are
+mixtures."""
 
 import functools
 
@@ -12,9 +13,10 @@ from novidgp import DGPClassifier, DGPRegressor, load_model
 from novidgp.inference import DSVI, NOVI, Fitted, Inference, prepare, with_snapshots, with_starts
 from novidgp.inference.ensembles import make_plan
 from novidgp.model.dgp import Batch
+from novidgp.numerics.scaling import identity
 from novidgp.numerics.trees import stacked
 from novidgp.posteriors.draws import Delta
-from novidgp.prediction.predictive import predict
+from novidgp.prediction.predictive import Predictive, _propagate
 from novidgp.training.validation import scorer
 from support.small import ROWS, SMALL, assert_close, rows, small_batch, small_model
 
@@ -23,7 +25,7 @@ KEY = jax.random.key(0)
 QUICK = SMALL | {"inference": "dsvi", "max_steps": 20}
 
 
-# --- snapshots -----------------------------------------------------------------------------------------------
+# --- snapshots --------------------------------------------------------------------------------------------
 
 
 def counting():
@@ -75,25 +77,26 @@ def several():
     return singles, singles[-1]._replace(ensemble=stacked(singles[:-1]))
 
 
+def predictive(fitted, paths, key):
+    likelihood, moments = _propagate(fitted, small_batch().x, paths, key)
+    return Predictive(likelihood, jax.tree.map(np.asarray, moments), identity(1), KEY, ROWS)
+
+
 def test_predictions_are_the_mixture_of_the_members():
-    """Moments and densities by hand from those of each member: rounding alone differs where they have the noise of
-    the mixture's paths, so 2,000 paths each are compared with the mixture's 6,000 within five standard errors
-    instead. Draws are compared with the mixture's own moments within five standard errors, too."""
-    paths = 2_000
+    """Moments and densities by hand from those of each member with its own noise: rounding alone differs.
+
+    Draws are compared with them within 5 standard errors.
+    """
     singles, mixture = several()
-    parts = [predict(single, X, num_paths=paths, key=KEY) for single in singles]
-    whole = predict(mixture, X, num_paths=3 * paths, key=KEY)
+    keys = jax.random.split(KEY, len(singles))
+    parts = [predictive(single, 40, key) for single, key in zip(singles, keys, strict=True)]
+    whole = predictive(mixture, 120, KEY)
     means, variances = np.stack([p.mean() for p in parts]), np.stack([p.std() ** 2 for p in parts])
-    # A member's mean varies by less than its own standard deviation over the root of its paths.
-    error = np.sqrt(np.mean(variances, axis=0) / 3 / paths)
-    assert np.all(np.abs(whole.mean() - means.mean(0)) < 5 * np.sqrt(2) * error)
-    # Variances are averages of squares: twice their square over the paths, and the heavier tails of a mixture again.
-    np.testing.assert_allclose(
-        whole.std() ** 2, variances.mean(0) + means.var(0), rtol=5 * np.sqrt(2 * 2 * 3 / paths)
-    )
-    densities = np.stack([p.log_prob(TARGETS[:, :1]) for p in parts])
-    mixed = logsumexp(densities, axis=0) - np.log(3)
-    np.testing.assert_allclose(whole.log_prob(TARGETS[:, :1]), mixed, atol=5 * np.sqrt(2 / paths))
+    np.testing.assert_allclose(whole.mean(), means.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole.std() ** 2, variances.mean(0) + means.var(0), rtol=1e-4)
+    targets = TARGETS[:, :1]
+    densities = np.stack([p.log_prob(targets) for p in parts])
+    np.testing.assert_allclose(whole.log_prob(targets), logsumexp(densities, axis=0) - np.log(3), rtol=1e-4)
     draws = whole.sample(4000, key=jax.random.key(1))
     assert np.all(np.abs(draws.mean(0) - whole.mean()) < 5 * whole.std() / np.sqrt(4000))
     median = whole.quantile(np.array([0.5]))[:, 0]
@@ -119,7 +122,7 @@ def test_dsvi_can_keep_them_too_and_a_file_holds_them(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model.novi").predict(X), model.predict(X))
 
 
-# --- starts --------------------------------------------------------------------------------------------------
+# --- starts -----------------------------------------------------------------------------------------------
 
 
 def test_every_start_is_the_method_by_itself():

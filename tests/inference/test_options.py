@@ -103,7 +103,8 @@ def test_options_without_effect_are_refused(method, options, message):
 
 
 def test_equal_options_are_equal_methods():
-    """Compiled programs are shared by value: a list and a tuple are the same, other values are another method."""
+    """Compiled programs are shared by value: a list and a tuple are the same, other values are another
+    method."""
     assert DSVI(num_paths=3) == DSVI(num_paths=3) != DSVI(num_paths=4)
     assert hash(DSVI(num_paths=3)) == hash(DSVI(num_paths=3))
     assert Sample(limits=[0.1, 10.0]) == Sample(limits=(0.1, 10.0))  # type: ignore[arg-type]

@@ -32,7 +32,8 @@ def correlated(x):
 
 
 class Density(AbstractTarget):
-    """A 'posterior' over one layer of `size` inducing outputs with a given log density, without model and data."""
+    """A 'posterior' over one layer of `size` inducing outputs with a given log density, without model and
+    data."""
 
     log_density: Callable = eqx.field(static=True)
     size: int = eqx.field(static=True)
@@ -65,7 +66,8 @@ def score_game(
     initial_std: float = 0.1,
     rates: dict[str, float] | None = None,
 ) -> Inference:
-    """A game of a smooth generator and a score model under any `ascent`; a Gaussian alone where `shape` is None.
+    """A game of a smooth generator and a score model under any `ascent`; a Gaussian alone where `shape` is
+    None.
 
     Hyper-parameters do not move. `size` is the width of a `Density`; a DGP has its own.
     """

@@ -153,10 +153,10 @@ def test_score_models_and_network_critics_agree_where_they_are_the_same_field(ki
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("network", [False, True])
 def test_joint_draws_of_a_deep_gps_posterior_find_the_exact_gp(network):
-    """`kl_ascent` on the target of NOVI itself: one layer with inducing points at the data, and scikit-learn's GP
-    with the same kernel and noise. 20,000 paths: the mean's standard error is at most 0.007 of a posterior standard
-    deviation, the variance's 1 %. Five of those for a Gaussian q, which converges exactly (the jitter of 1e-8 is far
-    below); as much again for the neural one's critic."""
+    """`kl_ascent` on the target of NOVI itself: one layer with inducing points at the data, and
+    scikit-learn's GP with the same kernel and noise. 20,000 paths: the mean's standard error is at most 0.007
+    of a posterior standard deviation, the variance's 1 %. Five of those for a Gaussian q, which converges
+    exactly (the jitter of 1e-8 is far below); as much again for the neural one's critic."""
     (model, batch, test), steps = (case := exact_case()), 1_000
     target = DGPTarget(len(batch.x), 32, 1, "expected_log")
     shape = NetworkShape(16, 2, "tanh") if network else None

@@ -1,4 +1,5 @@
-"""NOVI with its default parts: the exact GP, the closed-form last layer, DSVI's bound, and what it diagnoses."""
+"""NOVI with its default parts: the exact GP, the closed-form last layer, DSVI's bound, and what it
+diagnoses."""
 
 import functools
 
@@ -92,18 +93,18 @@ def test_a_deep_model_has_dsvi_s_bound_with_v_drawn_between_the_layers():
     assert abs(means[0] - means[1]) < 4 * np.hypot(*errors), (means, errors)
 
 
-# --- diagnosis ------------------------------------------------------------------------------------------------
+# --- diagnosis --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("x64")
 def test_the_diagnosed_divergence_of_a_gaussian_q_is_the_closed_form():
-    """One layer with inducing points at the data: the posterior of V is `N(m, P^-1)` with `P = I + A^T A / noise^2`,
-    and `A A^T` is the kernel matrix, jitter aside. q starts at `N(0, s^2 I)`, so that
+    """One layer with inducing points at the data: the posterior of V is `N(m, P^-1)` with `P = I + A^T A /
+    noise^2`, and `A A^T` is the kernel matrix, jitter aside. q starts at `N(0, s^2 I)`, so that
 
         FD = E |P (V - m) - V / s^2|^2 = |P m|^2 + s^2 |P - I / s^2|^2.
 
-    The mean over 20,000 draws of a quadratic in V: five standard errors, from the same number of draws in NumPy, and
-    1e-5 for the jitter of 1e-8."""
+    The mean over 20,000 draws of a quadratic in V: five standard errors, from the same number of draws in
+    NumPy, and 1e-5 for the jitter of 1e-8."""
     model, batch, _ = exact_case()
     std, count = 0.3, 20_000
     method = NOVI(network=False, num_samples=count, initial_final_std=std, last_layer="gradient")
@@ -133,7 +134,8 @@ def test_the_diagnosed_divergence_of_a_gaussian_q_is_the_closed_form():
 
 @pytest.mark.usefixtures("x64")
 def test_the_diagnosed_divergence_vanishes_at_the_posterior():
-    """A closed-form step with one batch of all rows puts q at the posterior: two scores are the same in every draw."""
+    """A closed-form step with one batch of all rows puts q at the posterior: two scores are the same in every
+    draw."""
     model, batch, _ = exact_case()
     inference = NOVI(network=False, model_rate=0.0, mean_rate=0.0, scale_rate=0.0, lower_rate=0.0).algorithm(
         6, 1
@@ -152,7 +154,7 @@ def test_the_diagnosed_divergence_vanishes_at_the_posterior():
     )  # scores of up to 1e3, twice eight digits less than sixteen
 
 
-# --- what the number of rows decides ---------------------------------------------------------------------------
+# --- what the number of rows decides ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_data", [ROWS, 2 * SMALL_DATA])
@@ -171,7 +173,8 @@ def test_a_traced_number_of_rows_gives_the_same_step(num_data):
 
 
 def test_small_data_keep_snapshots_and_learn_hyperparameters_at_half_the_rate():
-    """Adam's first step moves every number by its learning rate: 0.01 beside a closed-form last layer on small data."""
+    """Adam's first step moves every number by its learning rate: 0.01 beside a closed-form last layer on
+    small data."""
     model, batch = small_model(), small_batch()
     assert NOVI().keeps_snapshots(SMALL_DATA)
     assert not NOVI().keeps_snapshots(SMALL_DATA + 1)

@@ -61,8 +61,8 @@ def counting_game(critic_steps, *, critic=True, **options):
 
 
 def test_a_step_is_the_critics_steps_and_then_one_ascent():
-    """Adam's first step is its learning rate. The ascent sees the trained critic and the memory after it, and the
-    generator steps from what was solved for; `project` has the last word on the model."""
+    """Adam's first step is its learning rate. The ascent sees the trained critic and the memory after it, and
+    the generator steps from what was solved for; `project` has the last word on the model."""
     inference = counting_game(2, project=lambda model: jnp.minimum(model, 0.05))
 
     @jax.jit
