@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types unit unit-all format docs wheel bench-speed clean
+.PHONY: help demo test test-all lint types unit unit-all format examples docs wheel bench-speed clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ unit-all: $(VENV)/.dev
 format: $(VENV)/.dev ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+examples: $(VENV)/.dev ## run the examples; what they print and draw is kept for the documentation
+	$(BIN)/python examples/draw.py
 
 docs: $(VENV)/.docs ## the documentation as a site in build/site; a broken link or an unknown name is an error
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mkdocs build --strict
