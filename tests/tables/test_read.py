@@ -1,7 +1,12 @@
 """Reading and writing tables: what comes back, and what is refused."""
 
+import gzip
+import time
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from novidgp.tables.errors import TableError
@@ -69,3 +74,55 @@ def test_npz_with_other_arrays_is_refused(tmp_path):
     for name, words in {"a": "no array named 'X'", "b": "one target per row", "c": "cannot be read"}.items():
         with pytest.raises(TableError, match=words):
             read_table(tmp_path / f"{name}.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", b"a,y,y\n1,2,2\n"),
+        ("t.csv", b'a;" y";y\n1;2;2\n'),
+        ("t.csv", b"\xef\xbb\xbf\n\ny\ta\ty\n1\t2\t2\n"),
+        ("t.csv.gz", gzip.compress(b"a,y,y\n1,2,2\n")),
+    ],
+    ids=["commas", "semicolons", "tabs", "gzip"],
+)
+def test_two_columns_of_one_name_are_refused_before_pandas_renames_one(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=r"two columns named 'y', the \w+ and the 3rd; rename or remove one"):
+        read_table(tmp_path / name)
+
+
+def test_two_columns_of_one_name_are_refused_in_parquet(tmp_path):
+    pq.write_table(pa.table([[1], [2], [2]], names=["a", "y", "y"]), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="two columns named 'y', the 2nd and the 3rd"):
+        read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a;b, in m;c\n1;2;3\n", ["a", "b, in m", "c"]),
+        ('"a;b",c\n1,2\n', ["a;b", "c"]),
+        ("a|b\n1|2\n", ["a", "b"]),
+        ('"a\nb",c\n1,2\n', ["a\nb", "c"]),
+        ("a\n1\n", ["a"]),
+    ],
+)
+def test_the_separator_splits_header_and_first_row_alike(tmp_path, text, columns):
+    (tmp_path / "t.csv").write_text(text)
+    assert list(read_table(tmp_path / "t.csv").columns) == columns
+
+
+def test_a_column_without_a_name_does_not_become_labels_of_the_rows(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2,3\n4,5,6\n")
+    with pytest.raises(TableError, match="3 values in its first row but 2 names in its header"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("rows", ["", "1,2\n"])
+def test_a_header_of_a_million_names_is_refused_at_once(tmp_path, rows):
+    (tmp_path / "t.csv").write_text(",".join(map(str, range(10**6))) + "\n" + rows)
+    start = time.perf_counter()
+    with pytest.raises(TableError, match=r"1,000,000 columns \(at most 100,000\)" if rows else "no rows"):
+        read_table(tmp_path / "t.csv")
+    assert time.perf_counter() - start < 20  # pandas needs two minutes

@@ -1,6 +1,7 @@
 """Reading tables from files and writing them."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 from novidgp.messages import listed
 from novidgp.storage import atomic_write
 from novidgp.tables.errors import TableError
+from novidgp.tables.header import check_names, read_header
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
@@ -34,10 +36,9 @@ def read_table(source: str | Path) -> pd.DataFrame:
         raise TableError(f"{path}: unknown kind of table {path.suffix!r}; use .csv, .parquet or .npz")
     if frame.empty:
         raise TableError(f"{path} holds no rows")
-    frame.columns = [str(column).strip() for column in frame.columns]
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise TableError(f"{path} has two columns named {twice[0]!r}; rename one")
+    names = [str(column).strip() for column in frame.columns]
+    check_names(names, path)
+    frame.columns = names
     return frame
 
 
@@ -62,23 +63,32 @@ def check_writable_table(path: str | Path) -> None:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    separator = "\t" if ".tsv" in path.name.lower() else ","
     try:
-        frame = pd.read_csv(path, sep=separator, low_memory=False)
-        if len(frame.columns) == 1:
-            header = str(frame.columns[0])
-            other = next((mark for mark in (";", "\t", "|") if mark in header), None)
-            frame = frame if other is None else pd.read_csv(path, sep=other, low_memory=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
+        header = read_header(path)
+        check_names(header.names, path)
+        return pd.read_csv(path, sep=header.separator, low_memory=False)
+    except TableError:
+        raise
+    except (
+        pd.errors.ParserError,
+        pd.errors.EmptyDataError,
+        ValueError,
+        OSError,
+        EOFError,
+        zlib.error,
+    ) as error:
         raise TableError(f"{path} cannot be read as CSV: {_first_line(error)}") from error
-    return frame
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
+        check_names([name.strip() for name in pq.read_schema(path).names], path)
         return pd.read_parquet(path)
+    except TableError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
 
