@@ -13,6 +13,7 @@ import pandas as pd
 
 from novidgp.tables.encode import MAX_CATEGORIES, Kind, column_kind, pick
 from novidgp.tables.errors import TableError
+from novidgp.tables.numbers import floats
 
 Severity = Literal["error", "warning", "note"]
 
@@ -62,13 +63,8 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
     return sorted(findings, key=lambda finding: _ORDER[finding.severity])
 
 
-def _values(column: pd.Series) -> np.ndarray:
-    """A column as floats, with NaN for missing values and for text."""
-    return np.asarray(pd.to_numeric(column.astype(object), errors="coerce"), np.float64)
-
-
 def _finite(column: pd.Series) -> np.ndarray:
-    values = _values(column)
+    values = floats(column)
     return values[np.isfinite(values)]
 
 
@@ -104,7 +100,7 @@ def _missing(column: pd.Series) -> Iterator[Finding]:
 def _numbers(column: pd.Series, kind: Kind) -> Iterator[Finding]:
     name = str(column.name)
     values = _finite(column)
-    infinite = int(np.isinf(_values(column)).sum())
+    infinite = int(np.isinf(floats(column)).sum())
     if infinite:
         yield Finding("error", name, f"{infinite} values are infinite", "drop those rows, or cap the values")
     if len(values) < 2:
@@ -151,7 +147,7 @@ def _text(column: pd.Series) -> Iterator[Finding]:
     distinct = texts.nunique()
     if distinct == 0:
         return
-    unreadable = np.isnan(_values(texts))
+    unreadable = np.isnan(floats(texts))
     if unreadable.mean() <= 0.5:
         example = f" (but {texts.iloc[int(np.argmax(unreadable))]!r})" if unreadable.any() else ""
         cure = "write missing values as empty cells and numbers without units, so that it is read as numbers"
@@ -183,13 +179,14 @@ def _pairs(frame: pd.DataFrame, inputs: dict[str, Kind]) -> Iterator[Finding]:
         if column.nunique(dropna=False) < 2:
             continue
         text = inputs[name] == "category"
-        digest = hash("\x1f".join(map(repr, column.astype(object))) if text else _values(column).tobytes())
+        digest = hash("\x1f".join(map(repr, column.astype(object))) if text else floats(column).tobytes())
         if digest in first:
             equal.add(name)
             yield Finding("warning", name, f"the same as {first[digest]!r}", f"leave it out (--drop {name})")
         first.setdefault(digest, name)
     numeric = [name for name in names if inputs[name] != "category" and name not in equal]
-    matrix = frame[numeric].astype(np.float64).replace([np.inf, -np.inf], np.nan)
+    matrix = pd.DataFrame({name: floats(pick(frame, name)) for name in numeric})
+    matrix = matrix.replace([np.inf, -np.inf], np.nan)
     matrix = matrix.loc[:, matrix.std() > 0]
     correlation = np.abs(matrix.corr(min_periods=3).to_numpy())
     for later in range(1, len(matrix.columns)):

@@ -17,6 +17,7 @@ from pandas.api import types
 from novidgp.datasets.info import Task
 from novidgp.messages import listed, nearest
 from novidgp.tables.errors import TableError
+from novidgp.tables.numbers import are_whole, doubtful_number, floats
 
 Kind = Literal["number", "boolean", "category"]
 
@@ -53,6 +54,12 @@ def column_kind(column: pd.Series) -> Kind:
     if all(isinstance(value, str) for value in values):
         if present.str.match(_DATE).all():
             raise _date_error(name)
+        example = doubtful_number(column)
+        if example is not None:
+            raise TableError(
+                f"column {name!r} holds numbers such as {example!r}, whose marks may be decimal or group "
+                "thousands; write a decimal point and group nothing"
+            )
         return "category"
     if all(hasattr(value, "isoformat") for value in values):
         raise _date_error(name)
@@ -80,11 +87,17 @@ def choose_task(target: pd.Series, task: str = "auto") -> Task:
     if task not in ("auto", *get_args(Task)):
         raise TableError(f"task must be auto, regression or classification, got {task!r}")
     kind = column_kind(target)
-    if task == "auto":
-        return "regression" if kind == "number" else "classification"
-    if task == "regression" and kind == "category":
+    if are_whole(target):
+        if task == "auto":
+            raise TableError(
+                f"target {target.name!r} holds whole numbers as text such as {target.iloc[0]!r}; "
+                "say --task regression for amounts, --task classification for classes"
+            )
+    elif task == "regression" and kind == "category":
         example = target.iloc[0]
         raise TableError(f"target {target.name!r} holds text such as {example!r}; use --task classification")
+    if task == "auto":
+        return "regression" if kind == "number" else "classification"
     return "regression" if task == "regression" else "classification"
 
 
@@ -92,7 +105,7 @@ def target_values(target: pd.Series, task: Task) -> np.ndarray:
     """The target as estimators take it: floats for regression; text, integers or booleans as labels."""
     kind = column_kind(target)
     if task == "regression":
-        values = target.to_numpy(np.float64)
+        values = floats(target)
         bad = int((~np.isfinite(values)).sum())
         if bad:
             raise TableError(f"target {target.name!r} is infinite in {bad} rows; drop those rows")

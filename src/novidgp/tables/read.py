@@ -11,9 +11,11 @@ from novidgp.messages import listed
 from novidgp.storage import atomic_write
 from novidgp.tables.errors import TableError
 from novidgp.tables.header import check_names, read_header
+from novidgp.tables.numbers import numbers_from_text
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
+_MISSING = ("", "nan", "NaN", "NA", "N/A", "None", "null", "<NA>")
 
 
 def read_table(source: str | Path) -> pd.DataFrame:
@@ -39,7 +41,8 @@ def read_table(source: str | Path) -> pd.DataFrame:
     names = [str(column).strip() for column in frame.columns]
     check_names(names, path)
     frame.columns = names
-    return frame
+    # All of an array has one type, so that its text says nothing about a column; other files have types.
+    return numbers_from_text(frame, labels=["y"] if name.endswith(".npz") else names)
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -122,6 +125,7 @@ def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data"
     """A table with columns x0, x1, ... and, if there is a target, y."""
     if X.ndim != 2:
         raise TableError(f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns")
+    X, y = _missing_texts(X, where), None if y is None else _missing_texts(y, where)
     frame = pd.DataFrame(X, columns=[f"x{index}" for index in range(X.shape[1])])
     if y is not None:
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -129,6 +133,19 @@ def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data"
             raise TableError(f"{where}: y has shape {y.shape} but X has {len(X)} rows; one target per row")
         frame["y"] = y
     return frame
+
+
+def _missing_texts(array: np.ndarray, where: str) -> np.ndarray:
+    """An array of text with None for what means a missing value; other arrays as they are."""
+    if array.dtype.kind not in "SU":
+        return array
+    try:
+        texts = array.astype(np.str_)
+    except UnicodeDecodeError as error:
+        raise TableError(f"{where} holds bytes that are no text; save numbers, or text as str") from error
+    values = texts.astype(object)
+    values[np.isin(np.char.strip(texts), _MISSING)] = None
+    return values
 
 
 def _first_line(error: BaseException) -> str:
