@@ -97,3 +97,38 @@ def test_whole_numbers_as_text_are_a_target_of_the_kind_that_is_asked_for(tmp_pa
     with pytest.raises(TableError, match=r"'y' holds whole numbers as text such as '3'; say --task"):
         learn(frame)
     assert learn(frame, task=task)[1].tolist() == values
+
+
+@pytest.mark.parametrize("stray", ["n/a?", "5.0 pts", "$1,500.00", "-"])
+@pytest.mark.parametrize("numbers", [["1.5", "2", "3.25", "4"], ["1", "2", "3", "4"]])
+def test_one_stray_text_in_a_numeric_target_is_named_with_its_row(tmp_path, stray, numbers):
+    rows = [*numbers[:3], f'"{stray}"', numbers[3]]
+    frame = read(tmp_path, "a,y\n" + "".join(f"{index},{value}\n" for index, value in enumerate(rows)))
+    for task in ("auto", "regression"):
+        with pytest.raises(TableError) as error:
+            learn(frame, task=task)
+        assert f"target 'y' holds numbers, but {stray!r} in data row 4; correct" in str(error.value)
+    with pytest.raises(TableError, match="in data row 4"):
+        target_values(frame["y"], "regression")  # as `evaluate` does
+
+
+def test_classes_of_which_most_are_numbers_can_be_asked_for():
+    labels = pd.Series(["1", "2", "3", "4+"], name="y")
+    with pytest.raises(TableError, match=r"'4\+' in data row 4.*--task classification"):
+        choose_task(labels)
+    assert choose_task(labels, "classification") == "classification"
+
+
+def test_a_target_of_numbers_with_units_is_not_taken_for_classes(tmp_path):
+    frame = read(tmp_path, "a,y\n" + "".join(f"{index},{index / 7:.3f} m\n" for index in range(40)))
+    with pytest.raises(TableError, match=r"'y' holds 40 different texts in 40 rows, such as '0.000 m'"):
+        learn(frame)
+    assert len(learn(frame, task="classification")[1]) == 40
+
+
+def test_an_input_of_numbers_with_one_stray_text_is_refused_but_few_codes_are_categories(tmp_path):
+    frame = read(tmp_path, "a,y\n1.5,1\n2.5,2\nbad,3\n")
+    with pytest.raises(TableError, match=r"column 'a' holds numbers, but 'bad' in data row 3.*--drop a"):
+        learn(frame)
+    frame = read(tmp_path, "doors,y\n2,1\n3,2\n4,2\n5more,3\n")
+    assert learn(frame)[0].matrix_columns == ("doors=2", "doors=3", "doors=4", "doors=5more")

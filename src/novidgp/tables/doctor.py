@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from novidgp.tables.encode import MAX_CATEGORIES, Kind, column_kind, pick
+from novidgp.tables.encode import MAX_CATEGORIES, Kind, choose_task, column_kind, input_kind, pick
 from novidgp.tables.errors import TableError
 from novidgp.tables.numbers import floats
 
@@ -47,10 +47,13 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
     kinds: dict[str, Kind] = {}
     for name in map(str, frame.columns):
         try:
-            kinds[name] = column_kind(pick(frame, name))
+            if name == target:
+                choose_task(pick(frame, name).dropna())
+            kinds[name] = column_kind(pick(frame, name)) if name == target else input_kind(pick(frame, name))
         except TableError as error:
             problem, _, cure = str(error).partition("; ")
-            findings.append(Finding("error", name, problem.removeprefix(f"column {name!r} "), cure))
+            problem = problem.removeprefix(f"column {name!r} ").removeprefix(f"target {name!r} ")
+            findings.append(Finding("error", name, problem, cure))
     inputs: dict[str, Kind] = {name: kind for name, kind in kinds.items() if name != target}
     findings += _rows(frame, target)
     for name, kind in inputs.items():

@@ -17,7 +17,7 @@ from pandas.api import types
 from novidgp.datasets.info import Task
 from novidgp.messages import listed, nearest
 from novidgp.tables.errors import TableError
-from novidgp.tables.numbers import are_whole, doubtful_number, floats
+from novidgp.tables.numbers import are_whole, doubtful_number, find_stray, floats
 
 Kind = Literal["number", "boolean", "category"]
 
@@ -69,6 +69,18 @@ def column_kind(column: pd.Series) -> Kind:
     )
 
 
+def input_kind(column: pd.Series) -> Kind:
+    """What an input column holds. Refuses amounts with a stray text, which would become categories."""
+    kind = column_kind(column)
+    stray = find_stray(column)
+    if stray is not None and stray.amounts:
+        raise TableError(
+            f"column {column.name!r} holds numbers, but {stray.text!r} in data row {stray.row}; correct that "
+            f"cell, or leave the column out with --drop {column.name}; if all are categories, give them names"
+        )
+    return kind
+
+
 def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
     """The table without the target column, and the target column, in which nothing may be missing."""
     if target not in frame.columns:
@@ -87,18 +99,38 @@ def choose_task(target: pd.Series, task: str = "auto") -> Task:
     if task not in ("auto", *get_args(Task)):
         raise TableError(f"task must be auto, regression or classification, got {task!r}")
     kind = column_kind(target)
-    if are_whole(target):
-        if task == "auto":
-            raise TableError(
-                f"target {target.name!r} holds whole numbers as text such as {target.iloc[0]!r}; "
-                "say --task regression for amounts, --task classification for classes"
-            )
-    elif task == "regression" and kind == "category":
-        example = target.iloc[0]
-        raise TableError(f"target {target.name!r} holds text such as {example!r}; use --task classification")
+    if kind == "category":
+        _check_text_target(target, task)
     if task == "auto":
         return "regression" if kind == "number" else "classification"
     return "regression" if task == "regression" else "classification"
+
+
+def _check_text_target(target: pd.Series, task: str) -> None:
+    """Refuse text that is meant as numbers; what is asked for by name is believed as far as possible."""
+    name, example = target.name, target.iloc[0]
+    if are_whole(target):
+        if task == "auto":
+            raise TableError(
+                f"target {name!r} holds whole numbers as text such as {example!r}; "
+                "say --task regression for amounts, --task classification for classes"
+            )
+        return
+    stray = find_stray(target)
+    if stray is not None and (task != "classification" or stray.fractions):
+        classes = "" if stray.fractions else ", or use --task classification if they are classes"
+        raise TableError(
+            f"target {name!r} holds numbers, but {stray.text!r} in data row {stray.row}; "
+            f"correct that cell or drop the row{classes}"
+        )
+    if task == "regression":
+        raise TableError(f"target {name!r} holds text such as {example!r}; use --task classification")
+    distinct = target.nunique()
+    if task == "auto" and distinct > max(20, 0.5 * len(target)):
+        raise TableError(
+            f"target {name!r} holds {distinct} different texts in {len(target)} rows, such as {example!r}; "
+            "write numbers without units and signs, or use --task classification if they are classes"
+        )
 
 
 def target_values(target: pd.Series, task: Task) -> np.ndarray:
@@ -106,6 +138,13 @@ def target_values(target: pd.Series, task: Task) -> np.ndarray:
     kind = column_kind(target)
     if task == "regression":
         values = floats(target)
+        unreadable = np.isnan(values)
+        if unreadable.any():
+            row = int(np.argmax(unreadable))
+            raise TableError(
+                f"target {target.name!r} holds {target.iloc[row]!r} in data row {row + 1}, no number; "
+                "correct that cell or drop the row"
+            )
         bad = int((~np.isfinite(values)).sum())
         if bad:
             raise TableError(f"target {target.name!r} is infinite in {bad} rows; drop those rows")
@@ -195,7 +234,7 @@ class TableEncoding:
 
 
 def _learn_column(column: pd.Series) -> InputColumn:
-    kind = column_kind(column)
+    kind = input_kind(column)
     name = str(column.name)
     if kind != "category":
         return InputColumn(name, kind)
