@@ -33,7 +33,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         kept = os.environ.get(_KEPT_CACHE)
         os.environ[_CACHE] = kept or tempfile.mkdtemp(prefix="novidgp-tests-")
-        os.environ[_LEAST_SECONDS] = "0.1"
+        os.environ[_LEAST_SECONDS] = "0"
         os.environ[_QUICK] = "1"
         if not kept:
             config.add_cleanup(lambda: shutil.rmtree(os.environ[_CACHE], ignore_errors=True))

@@ -133,8 +133,8 @@ def test_two_branches_are_learned_where_a_model_without_latent_variable_sees_one
     assert gain > 0.7
 
     between = model.log_density(np.array([[1.5]] * 3), np.array([-1.6, 0.0, 1.6]))
-    # One Gaussian has 0.5 nats more between the branches than on them. Ten fits with other seeds, of 400 and of
-    # 800 steps, had 1.5 to 4.5 nats less.
+    # One Gaussian has 0.5 nats more between the branches than on them. Ten fits (five seeds, 400 and
+    # 800 steps) had 1.5 to 4.5 nats less.
     assert min(between[0], between[2]) > between[1] + 1.0
     draws = np.sign(model.sample_y(np.array([[1.4], [1.5]]), 2000))
     # A row's branch is its own: the mean of 2,000 products of independent signs is within 5 / sqrt(2000).

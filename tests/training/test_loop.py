@@ -16,6 +16,7 @@ import pytest
 from novidgp.inference import NOVI, Inference
 from novidgp.model.dgp import Batch
 from novidgp.numerics.random import Streams, fast_key
+from novidgp.posteriors.fitted import Fitted
 from novidgp.storage import load
 from novidgp.training import loop
 from novidgp.training.batches import Minibatches, pad_rows
@@ -86,7 +87,7 @@ def test_a_step_sees_the_rows_of_its_batch():
     def step(state, batch, *, key):
         return state, {"loss": jnp.sum(batch.x), "second": jnp.sum(batch.y)}
 
-    method = Inference(lambda model, batch, *, key: jnp.zeros(()), step, lambda state: state)
+    method = Inference(lambda model, batch, *, key: jnp.zeros(()), step, lambda state: Fitted(state, state))
     data = Batch(np.arange(20.0)[:, None], 2.0 * np.arange(20.0)[:, None])
     history = fit(method, data=data, batch_size=6, steps=7, chunk=4).history
     expected = Minibatches(20, 6, Streams(jax.random.key(3))).at(0, 7).sum(1)
