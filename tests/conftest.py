@@ -69,8 +69,3 @@ def x64():
     """Double precision, for this test only."""
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """All tests have it now; modules that still ask for it need not."""

@@ -1,10 +1,6 @@
 """`novidgp demo`, from fits to pictures and a model file."""
 
-import pytest
-
 from support.commands import run
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def test_demo_goes_the_whole_way(tmp_path):

@@ -15,7 +15,6 @@ from novidgp.model.likelihoods import LIKELIHOODS
 from support.commands import houses, run
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def blocks(language):
