@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from novidgp.tables.doctor import diagnose
+from novidgp.tables.encode import TableEncoding, choose_task, split_target, target_values
 from novidgp.tables.errors import TableError
 from novidgp.tables.read import read_table
 
@@ -60,6 +61,9 @@ AILMENTS = {
     "one row": (healthy().head(1), "error", "", "1 row"),
     "copies": (pd.concat([healthy()] * 2), "warning", "", "copies"),
     "constant target": (sick(y=1.0), "error", "y", "constant"),
+    "target constant as float": (sick(y=2**60 + np.arange(ROWS) % 2), "error", "y", "constant"),
+    "no feature": (healthy()[["y"]], "error", "", "no feature column"),
+    "no target": (sick(y=pd.Categorical([None] * ROWS)), "error", "y", "target missing"),
     "missing target": (sick(y=np.where(FIRST, np.nan, NORMAL)), "error", "y", "target missing"),
     "skewed target": (sick(y=np.exp(2 * NORMAL)), "warning", "y", "skewed"),
     "few values": (sick(y=np.arange(ROWS) % 3), "note", "y", "3 distinct values"),
@@ -84,6 +88,26 @@ def test_a_healthy_table_has_no_findings():
 @pytest.mark.parametrize("name", ["diabetes", "wine", "iris"])
 def test_well_known_data_raise_no_error(name):
     assert all(finding.severity != "error" for finding in diagnose(read_table(name), "y"))
+
+
+def test_one_column_is_no_table_for_a_fit():
+    assert [finding.problem for finding in diagnose(healthy()[["a"]])] == ["no feature column"]
+
+
+@pytest.mark.parametrize("ailment", AILMENTS)
+def test_a_table_without_an_error_can_be_encoded_and_one_with_an_error_cannot(ailment):
+    """Whether the doctor finds an error is whether a fit refuses the table, as far as tables go."""
+    frame = AILMENTS[ailment][0]
+    left_to_the_estimator = {"one row", "one class", "constant target", "target constant as float"}
+    refused = ailment in left_to_the_estimator
+    try:
+        inputs, target = split_target(frame, "y")
+        task = choose_task(target)
+        TableEncoding.learn(inputs, "y", task).encode(inputs)
+        target_values(target, task)
+    except TableError:
+        refused = True
+    assert any(finding.severity == "error" for finding in diagnose(frame, "y")) == refused
 
 
 def test_gravest_first():

@@ -11,7 +11,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from novidgp.tables.encode import MAX_CATEGORIES, Kind, choose_task, column_kind, input_kind, pick
+from novidgp.tables.encode import (
+    MAX_CATEGORIES,
+    Kind,
+    TableEncoding,
+    choose_task,
+    column_kind,
+    input_kind,
+    pick,
+    split_target,
+    target_values,
+)
 from novidgp.tables.errors import TableError
 from novidgp.tables.numbers import floats
 
@@ -46,14 +56,17 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
     findings: list[Finding] = []
     kinds: dict[str, Kind] = {}
     for name in map(str, frame.columns):
+        column = pick(frame, name)
         try:
-            if name == target:
-                choose_task(pick(frame, name).dropna())
-            kinds[name] = column_kind(pick(frame, name)) if name == target else input_kind(pick(frame, name))
+            if name != target:
+                kinds[name] = input_kind(column)
+                continue
+            kinds[name] = column_kind(column)
+            if column.notna().any():
+                choose_task(column.dropna())
         except TableError as error:
-            problem, _, cure = str(error).partition("; ")
-            problem = problem.removeprefix(f"column {name!r} ").removeprefix(f"target {name!r} ")
-            findings.append(Finding("error", name, problem, cure))
+            kinds.pop(name, None)
+            findings.append(_refusal(error, name))
     inputs: dict[str, Kind] = {name: kind for name, kind in kinds.items() if name != target}
     findings += _rows(frame, target)
     for name, kind in inputs.items():
@@ -63,7 +76,28 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
     findings += _scales(frame, [name for name, kind in inputs.items() if kind == "number"])
     if target is not None and target in kinds:
         findings += _target(pick(frame, target), kinds[target])
+    if target is not None and not any(finding.severity == "error" for finding in findings):
+        findings += _fit(frame, target)
     return sorted(findings, key=lambda finding: _ORDER[finding.severity])
+
+
+def _refusal(error: TableError, name: str) -> Finding:
+    """The finding that an error says, about the column `name`."""
+    problem, _, cure = str(error).partition("; ")
+    for column in (f"column {name!r} ", f"target {name!r} "):
+        problem = problem.removeprefix(column)
+    return Finding("error", name, problem, cure)
+
+
+def _fit(frame: pd.DataFrame, target: str) -> Iterator[Finding]:
+    """What stops a fit and was not found by the other checks: the table is encoded as for a fit."""
+    try:
+        inputs, column = split_target(frame, target)
+        task = choose_task(column)
+        TableEncoding.learn(inputs, target, task).encode(inputs)
+        target_values(column, task)
+    except TableError as error:
+        yield _refusal(error, target if str(error).startswith("target") else "")
 
 
 def _finite(column: pd.Series) -> np.ndarray:
@@ -73,6 +107,9 @@ def _finite(column: pd.Series) -> np.ndarray:
 
 def _rows(frame: pd.DataFrame, target: str | None) -> Iterator[Finding]:
     rows, columns = len(frame), len(frame.columns) - (target is not None)
+    if columns < 1 or (target is None and columns == 1):
+        cure = "a model needs a target and at least one other column"
+        yield Finding("error", "", "no feature column", cure)
     if rows < 2:
         yield Finding("error", "", f"{rows} row", "a model needs two rows, and many more to be of use")
     elif rows < max(FEW_ROWS, 2 * columns):
@@ -241,7 +278,13 @@ def _target(column: pd.Series, kind: Kind) -> Iterator[Finding]:
     infinite = len(column) - missing - len(values)
     if infinite:
         yield Finding("error", name, f"target infinite in {infinite} rows", "drop those rows")
-    if len(values) < 3 or np.ptp(values) == 0:
+    if _is_constant(values):
+        problem = (
+            f"target is constant as a float ({values[0]:g})" if len(values) else "target is never finite"
+        )
+        yield Finding("error", name, problem, "choose another target, or subtract a reference value first")
+        return
+    if len(values) < 3:
         return
     if distinct <= min(20, max(2, len(values) // 10)) and np.array_equal(values, np.round(values)):
         problem = f"target has only {distinct} distinct values"
@@ -253,6 +296,11 @@ def _target(column: pd.Series, kind: Kind) -> Iterator[Finding]:
         cure += ", or use --likelihood student-t"
         yield Finding("warning", name, f"target is heavily skewed (skewness {skew:.1f})", cure)
     yield from _outliers(name, values, "warning", "check them, or use --likelihood student-t")
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    """Whether finite floats are equal once scaled, as a fit sees them; integers beyond 2^53 may be."""
+    return not len(values) or np.ptp(values / max(np.abs(values).max(), np.finfo(float).tiny)) == 0.0
 
 
 def _classes(column: pd.Series) -> Iterator[Finding]:
