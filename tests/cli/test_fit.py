@@ -47,3 +47,16 @@ def test_bad_tables_are_told_in_one_line(tmp_path):
 )
 def test_wrong_usage_exits_with_2(files, arguments):
     run("fit", files.table, *arguments, code=2)
+
+
+def test_no_input_is_overwritten_and_no_file_is_written_twice(tmp_path):
+    table = tmp_path / "h.csv"
+    houses().to_csv(table, index=False)
+    before = table.read_bytes()
+    for arguments in (["-o", table], ["--checkpoint", table]):
+        assert "is the same file as DATA" in refused("fit", table, "-t", "price", *arguments)
+    arguments = ["-o", tmp_path / "m", "--checkpoint", tmp_path / "m"]
+    assert "is the same file as --out" in refused("fit", table, "-t", "price", *arguments)
+    assert "is a directory; give the path of a file" in refused("fit", table, "-t", "price", "-o", ".")
+    assert table.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [table]

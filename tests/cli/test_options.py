@@ -1,13 +1,14 @@
 """Options given as text, and the names that help texts show."""
 
 import inspect
+import re
 
 import pytest
 import typer
 
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.cli.fit import fit_command
-from novidgp.cli.options import INFERENCE_METHODS, make_estimator, parse_options
+from novidgp.cli.options import INFERENCE_METHODS, check_files, make_estimator, parse_options
 from novidgp.inference import METHODS
 
 
@@ -49,3 +50,31 @@ def test_fit_has_the_defaults_of_the_estimators():
     shared = ours.keys() & theirs.keys()
     assert {"inference", "preset", "num_layers", "max_steps", "starts", "kernel", "batch_size"} <= shared
     assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({"--out": "data.csv"}, "--out data.csv: is the same file as DATA data.csv; give it another name"),
+        ({"--out": "sub/../data.csv"}, "is the same file as DATA"),
+        ({"--out": "link.csv"}, "is the same file as DATA"),
+        ({"--out": "hard.csv"}, "is the same file as DATA"),
+        ({"--out": "m", "--checkpoint": "data.csv"}, "--checkpoint data.csv: is the same file as DATA"),
+        ({"--out": "m", "--checkpoint": "./m"}, "--checkpoint m: is the same file as --out m"),
+        ({"--out": "m", "--checkpoint": "dangling"}, "is the same file as --out m"),
+        ({"--out": "."}, "--out .: is a directory; give the path of a file"),
+        ({"--out": "no/m"}, "--out no/m: there is no directory no; create it first"),
+        ({"--out": "m", "--checkpoint": "sub"}, "--checkpoint sub: is a directory"),
+    ],
+)
+def test_files_that_must_not_be_written_are_refused(tmp_path, monkeypatch, written, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("precious")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.csv").symlink_to("data.csv")
+    (tmp_path / "hard.csv").hardlink_to("data.csv")
+    (tmp_path / "dangling").symlink_to("m")
+    check_files({"--out": "m", "--checkpoint": None}, {"DATA": "data.csv"})
+    check_files({"--out": "diabetes"}, {"DATA": "diabetes"})  # a data set of that name is no file
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check_files(written, {"DATA": "data.csv"})

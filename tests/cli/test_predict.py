@@ -79,3 +79,13 @@ def test_an_unknown_kind_of_output_is_refused(files, tmp_path):
 def test_wrong_usage_exits_with_2(files):
     run("predict", files.model, files.table, "-o", "p.csv", "--quantiles", "5", code=2)
     run("predict", files.model, files.table, code=2)
+
+
+@pytest.mark.parametrize("read", [0, 1], ids=["MODEL", "DATA"])
+def test_no_input_is_overwritten(tmp_path, read):
+    paths = [tmp_path / "model.csv", tmp_path / "data.csv"]
+    for path in paths:
+        path.write_text("precious")
+    words = f"is the same file as {['MODEL', 'DATA'][read]}"
+    assert words in refused("predict", *paths, "-o", paths[read])
+    assert paths[read].read_text() == "precious"

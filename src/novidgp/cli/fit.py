@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from novidgp.cli.console import out, report_errors, warn
-from novidgp.cli.options import INFERENCE_METHODS, make_estimator, parse_options, parse_value
+from novidgp.cli.options import INFERENCE_METHODS, check_files, make_estimator, parse_options, parse_value
 
 
 @report_errors()
@@ -98,8 +98,7 @@ def fit_command(
 
     options = parse_options(option or [])
     path = Path(output or f"{Path(data).name.split('.')[0]}.novidgp")
-    if path.is_dir() or not path.parent.is_dir():
-        raise TableError(f"--out {path}: not a file in a directory that exists; create {path.parent} first")
+    check_files({"--out": path, "--checkpoint": checkpoint}, {"DATA": data})
     frame = read_table(data)
     if target is None:
         if "y" not in frame.columns or Path(data).suffix.lower() == ".csv":

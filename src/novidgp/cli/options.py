@@ -2,12 +2,44 @@
 
 import ast
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
 INFERENCE_METHODS = ("novi", "novi-paper", "dsvi", "sghmc", "ipvi", "iwvi", "iwvi-dreg", "ml")
 """The names in `novidgp.inference.METHODS`, repeated here so that help texts need no JAX."""
+
+
+def check_files(written: "Mapping[str, str | Path | None]", read: "Mapping[str, str | Path]") -> None:
+    """Refuse files to write that are directories or nowhere, that are read too, or that are one file.
+
+    Both map the name of an argument to its path. Called before anything else is done.
+    """
+    from pathlib import Path
+
+    paths = {name: Path(path) for name, path in written.items() if path is not None}
+    for name, path in paths.items():
+        if path.is_dir():
+            raise ValueError(f"{name} {path}: is a directory; give the path of a file")
+        if not path.parent.is_dir():
+            raise ValueError(f"{name} {path}: there is no directory {path.parent}; create it first")
+    others = {name: Path(path) for name, path in read.items() if Path(path).exists()}
+    for name, path in paths.items():
+        for other, used in others.items():
+            if _same_file(path, used):
+                raise ValueError(f"{name} {path}: is the same file as {other} {used}; give it another name")
+        others[name] = path
+
+
+def _same_file(one: "Path", two: "Path") -> bool:
+    """Whether two paths lead to one file, by links or otherwise; neither needs to exist."""
+    if one.exists() and two.exists():
+        return one.samefile(two)
+    return one.resolve() == two.resolve()
 
 
 def make_estimator(task: str, settings: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import typer
 
 from novidgp.cli.console import err, report_errors
 from novidgp.cli.models import load_with_encoding, predictives, warn_of_extra_columns
+from novidgp.cli.options import check_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,7 @@ def predict_command(
     levels = parse_levels(quantiles)
     if output != "-":
         check_writable_table(output)
+        check_files({"--out": output}, {"MODEL": model, "DATA": data})
     estimator, encoding = load_with_encoding(model)
     frame = read_table(data)
     if not with_inputs:
