@@ -57,6 +57,8 @@ AILMENTS = {
     "stray text": (sick(city=["1.5"] * (ROWS - 1) + ["n/a?"]), "error", "city", "'n/a?' in data row 200"),
     "stray target": (sick(y=["1.5"] * (ROWS - 1) + ["5.0 pts"]), "error", "y", "'5.0 pts' in data row 200"),
     "dates": (sick(city=pd.date_range("2024-01-01", periods=ROWS)), "error", "city", "dates"),
+    "nested": (sick(city=[[1, 2]] * ROWS), "error", "city", "lists or records"),
+    "huge integers": (sick(a=[10**400, *range(ROWS - 1)]), "error", "a", "infinite"),
     "few rows": (healthy().head(20), "warning", "", "20 rows"),
     "one row": (healthy().head(1), "error", "", "1 row"),
     "copies": (pd.concat([healthy()] * 2), "warning", "", "copies"),

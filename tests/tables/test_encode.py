@@ -85,6 +85,7 @@ def test_infinite_and_textual_numbers_are_refused(frame):
         pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]),
         ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04 10:30"],
         list(pd.to_datetime(["2024-01-01"] * 4).date),
+        pd.period_range("2024-01", periods=4, freq="M"),
     ],
 )
 def test_dates_are_refused_with_the_cure(frame, dates):
@@ -128,3 +129,36 @@ def test_text_cannot_be_regressed_nor_fractions_classified():
 
 def test_integer_labels_stay_integers():
     assert target_values(pd.Series([3.0, 1.0], name="y"), "classification").tolist() == [3, 1]
+
+
+def test_a_target_of_dates_is_not_to_be_dropped(frame):
+    with pytest.raises(TableError, match=r"'price' holds dates or times.*, or choose another target$"):
+        learn(frame.assign(price=pd.date_range("2024-01-01", periods=4)))
+
+
+@pytest.mark.parametrize("cell", [[1, 2], {"a": 1}, np.ones(2), (1,)])
+def test_lists_and_records_in_cells_are_refused_by_name(frame, cell):
+    with pytest.raises(TableError, match=r"'nested' holds lists or records in its cells.*--drop nested"):
+        learn(frame.assign(nested=pd.Series([cell] * 4)))
+
+
+def test_other_cells_are_told_in_plain_words(frame):
+    with pytest.raises(TableError, match=r"'raw' holds bytes; .*--drop raw"):
+        learn(frame.assign(raw=[b"a"] * 4))
+    with pytest.raises(TableError, match=r"'raw' mixes numbers and text; "):
+        learn(frame.assign(raw=pd.Series([1, 2.5, "a", "b"], dtype=object)))
+
+
+def test_numbers_too_large_for_a_float_are_infinite(frame):
+    huge = pd.Series([1, 2, 10**400, -(10**400)], dtype=object)
+    with pytest.raises(TableError, match=r"'size' is infinite in 2 rows \(beyond 1.8e308\)"):
+        learn(frame).encode(frame.assign(size=huge))
+    with pytest.raises(TableError, match="'y' is infinite in 2 rows"):
+        target_values(huge.rename("y"), "regression")
+    with pytest.raises(TableError, match=r"'y' holds numbers beyond 2\^63, which are no class labels"):
+        target_values(huge.rename("y"), "classification")
+
+
+def test_none_among_classes_is_named_with_its_row(frame):
+    with pytest.raises(TableError, match=r"'city' is missing in 1 of 4 rows, first in data row 3.*None"):
+        split_target(frame.assign(city=["Ghent", "Bruges", None, "Ghent"]), "city")

@@ -1,7 +1,9 @@
 """Reading and writing tables: what comes back, and what is refused."""
 
 import gzip
+import io
 import time
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -126,3 +128,35 @@ def test_a_header_of_a_million_names_is_refused_at_once(tmp_path, rows):
     with pytest.raises(TableError, match=r"1,000,000 columns \(at most 100,000\)" if rows else "no rows"):
         read_table(tmp_path / "t.csv")
     assert time.perf_counter() - start < 20  # pandas needs two minutes
+
+
+def npz_of_claims(path, shape, held=10):
+    """An archive whose array X has a header of one shape and a few numbers."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", header.getvalue() + bytes(8 * held))
+
+
+@pytest.mark.parametrize("shape", [(10**9, 1000), (10**9, 1), (5, 1), (2**62, 2**62)])
+def test_an_array_that_claims_another_size_is_refused_without_asking_for_memory(tmp_path, shape):
+    npz_of_claims(tmp_path / "t.npz", shape)
+    with pytest.raises(TableError, match=r"t\.npz is damaged: its array 'X' claims the shape .* has 80;"):
+        read_table(tmp_path / "t.npz")
+    npz_of_claims(tmp_path / "t.npz", (5, 2))
+    assert read_table(tmp_path / "t.npz").shape == (5, 2)
+
+
+def test_one_array_named_npz_is_explained(tmp_path):
+    with (tmp_path / "t.npz").open("wb") as file:
+        np.save(file, np.zeros((3, 2)))
+    with pytest.raises(TableError, match=r"t\.npz is one array as np\.save writes it; use np\.savez"):
+        read_table(tmp_path / "t.npz")
+
+
+def test_arrays_of_other_kinds_are_read_or_refused(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.ones((3, 2), ">f8"))
+    assert read_table(tmp_path / "t.npz")["x0"].dtype == np.dtype("=f8")
+    np.savez(tmp_path / "t.npz", X=np.zeros((3, 2), [("a", "f8")]))
+    with pytest.raises(TableError, match="holds a structured array"):
+        read_table(tmp_path / "t.npz")

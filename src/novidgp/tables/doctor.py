@@ -61,7 +61,7 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
             if name != target:
                 kinds[name] = input_kind(column)
                 continue
-            kinds[name] = column_kind(column)
+            kinds[name] = column_kind(column, target=True)
             if column.notna().any():
                 choose_task(column.dropna())
         except TableError as error:
@@ -69,6 +69,8 @@ def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
             findings.append(_refusal(error, name))
     inputs: dict[str, Kind] = {name: kind for name, kind in kinds.items() if name != target}
     findings += _rows(frame, target)
+    if len(kinds) == len(frame.columns):  # cells of other columns may not be comparable
+        findings += _copies(frame)
     for name, kind in inputs.items():
         findings += _missing(pick(frame, name))
         findings += _text(pick(frame, name)) if kind == "category" else _numbers(pick(frame, name), kind)
@@ -119,7 +121,10 @@ def _rows(frame: pd.DataFrame, target: str | None) -> Iterator[Finding]:
             f"{rows} rows for {columns} columns",
             "use one layer (--layers 1), fewer columns, or gather more rows",
         )
-    repeated = int(np.sum(frame.duplicated()))
+
+
+def _copies(frame: pd.DataFrame) -> Iterator[Finding]:
+    rows, repeated = len(frame), int(np.sum(frame.duplicated()))
     if repeated:
         severity = "warning" if repeated > 0.05 * rows else "note"
         cure = "drop them, or keep all copies on one side of a train/test split: they flatter a test score"

@@ -24,6 +24,14 @@ Kind = Literal["number", "boolean", "category"]
 MAX_CATEGORIES = 100
 """More distinct texts in one column are refused: their one-hot columns would dominate the others."""
 
+_KIND_NAMES: dict[type, str] = {
+    str: "text",
+    bytes: "bytes",
+    bool: "true/false",
+    int: "numbers",
+    float: "numbers",
+    Decimal: "numbers",
+}
 _DATE = r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?\s*$"
 
 
@@ -32,17 +40,20 @@ def pick(frame: pd.DataFrame, name: str) -> pd.Series:
     return cast(pd.Series, frame[name])
 
 
-def column_kind(column: pd.Series) -> Kind:
+def column_kind(column: pd.Series, *, target: bool = False) -> Kind:
     """What a column holds. Dates and other objects are refused with the column's name."""
     name = column.name
+    last_cure = "choose another target" if target else f"leave it out with --drop {name}"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
     if types.is_bool_dtype(column):
         return "boolean"
-    if types.is_datetime64_any_dtype(column) or types.is_timedelta64_dtype(column):
-        raise _date_error(name)
+    if types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+        raise _date_error(name, last_cure)
+    if types.is_timedelta64_dtype(column):
+        raise _date_error(name, last_cure)
     if types.is_complex_dtype(column):
-        raise TableError(f"column {name!r} holds complex numbers; split it into two columns or drop it")
+        raise TableError(f"column {name!r} holds complex numbers; split it into two columns, or {last_cure}")
     if types.is_numeric_dtype(column):
         return "number"
     present = column.dropna()
@@ -53,7 +64,7 @@ def column_kind(column: pd.Series) -> Kind:
         return "number"
     if all(isinstance(value, str) for value in values):
         if present.str.match(_DATE).all():
-            raise _date_error(name)
+            raise _date_error(name, last_cure)
         example = doubtful_number(column)
         if example is not None:
             raise TableError(
@@ -62,11 +73,15 @@ def column_kind(column: pd.Series) -> Kind:
             )
         return "category"
     if all(hasattr(value, "isoformat") for value in values):
-        raise _date_error(name)
-    kinds = sorted({type(value).__name__ for value in values})
-    raise TableError(
-        f"column {name!r} mixes {' and '.join(kinds)}; make it all numbers or all text, or drop it"
-    )
+        raise _date_error(name, last_cure)
+    if any(isinstance(value, dict | list | tuple | set | np.ndarray) for value in values):
+        raise TableError(
+            f"column {name!r} holds lists or records in its cells; make a column of each of their parts, "
+            f"or {last_cure}"
+        )
+    kinds = sorted({_KIND_NAMES.get(type(value), type(value).__name__) for value in values})
+    what = f"mixes {' and '.join(kinds)}" if len(kinds) > 1 else f"holds {kinds[0]}"
+    raise TableError(f"column {name!r} {what}; make it all numbers or all text, or {last_cure}")
 
 
 def input_kind(column: pd.Series) -> Kind:
@@ -90,7 +105,11 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
     column = pick(frame, target)
     missing = int(np.sum(column.isna()))
     if missing:
-        raise TableError(f"target {target!r} is missing in {missing} of {len(frame)} rows; drop those rows")
+        row = int(np.argmax(column.isna())) + 1
+        raise TableError(
+            f"target {target!r} is missing in {missing} of {len(frame)} rows, first in data row {row}; drop "
+            "those rows, or give a class called None, NA or null another name"
+        )
     return frame.drop(columns=target), column
 
 
@@ -98,7 +117,7 @@ def choose_task(target: pd.Series, task: str = "auto") -> Task:
     """`task` itself unless it is `auto`: then classification for text and true/false, else regression."""
     if task not in ("auto", *get_args(Task)):
         raise TableError(f"task must be auto, regression or classification, got {task!r}")
-    kind = column_kind(target)
+    kind = column_kind(target, target=True)
     if kind == "category":
         _check_text_target(target, task)
     if task == "auto":
@@ -135,7 +154,7 @@ def _check_text_target(target: pd.Series, task: str) -> None:
 
 def target_values(target: pd.Series, task: Task) -> np.ndarray:
     """The target as estimators take it: floats for regression; text, integers or booleans as labels."""
-    kind = column_kind(target)
+    kind = column_kind(target, target=True)
     if task == "regression":
         values = floats(target)
         unreadable = np.isnan(values)
@@ -153,7 +172,9 @@ def target_values(target: pd.Series, task: Task) -> np.ndarray:
         return target.astype(str).to_numpy(dtype=np.str_)
     if kind == "boolean":
         return target.to_numpy(bool)
-    values = target.to_numpy(np.float64)
+    values = floats(target)
+    if np.abs(values).max() >= 2.0**63:
+        raise TableError(f"target {target.name!r} holds numbers beyond 2^63, which are no class labels")
     if not np.array_equal(values, np.round(values)):
         raise TableError(
             f"target {target.name!r} holds fractions such as {values[values != np.round(values)][0]:g}, "
@@ -261,17 +282,19 @@ def _encode_column(column: InputColumn, values: pd.Series) -> np.ndarray:
                 "map to a known category, or fit again with such rows"
             )
         return np.eye(len(column.categories))[codes]
-    try:
-        numbers = values.to_numpy(np.float64)
-    except (TypeError, ValueError):
-        unreadable = np.isnan(np.asarray(pd.to_numeric(values, errors="coerce"), np.float64))
-        example = values.iloc[int(np.argmax(unreadable))]
+    numbers = floats(values)
+    unreadable = np.isnan(numbers)
+    if unreadable.any():
+        row = int(np.argmax(unreadable))
         raise TableError(
-            f"column {column.name!r} held {column.kind}s in training but now {example!r}; make it numeric"
-        ) from None
+            f"column {column.name!r} held {column.kind}s in training but now {values.iloc[row]!r} "
+            f"(data row {row + 1}); make it numeric"
+        )
     infinite = int(np.isinf(numbers).sum())
     if infinite:
-        raise TableError(f"column {column.name!r} is infinite in {infinite} rows; drop or replace them")
+        raise TableError(
+            f"column {column.name!r} is infinite in {infinite} rows (beyond 1.8e308); drop or replace them"
+        )
     return numbers[:, None]
 
 
@@ -286,8 +309,8 @@ def _refuse_missing(columns: dict[str, pd.Series]) -> None:
         )
 
 
-def _date_error(name: Any) -> TableError:
+def _date_error(name: Any, last_cure: str) -> TableError:
     return TableError(
         f"column {name!r} holds dates or times; turn it into numbers that mean something "
-        f"(days since a start, month, hour) or leave it out with --drop {name}"
+        f"(days since a start, month, hour), or {last_cure}"
     )

@@ -1,5 +1,6 @@
 """Reading tables from files and writing them."""
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -97,15 +98,41 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_npz(path: Path) -> pd.DataFrame:
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            raise TableError(f"{path} is one array as np.save writes it; use np.savez with the names X and y")
     try:
+        with zipfile.ZipFile(path) as archive:
+            for member in ("X.npy", "y.npy"):
+                if member in archive.namelist():
+                    _check_size(archive, member, path)
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in ("X", "y") if name in stored.files}
             names = stored.files
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except TableError:
+        raise
+    except MemoryError as error:
+        raise TableError(f"{path} holds more than fits into memory; take fewer rows or columns") from error
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise TableError(f"{path} cannot be read as NPZ: {_first_line(error)}") from error
     if "X" not in arrays:
         raise TableError(f"{path} holds {listed(names)} but no array named 'X'")
     return arrays_to_frame(arrays["X"], arrays.get("y"), str(path))
+
+
+def _check_size(archive: zipfile.ZipFile, member: str, path: Path) -> None:
+    """Refuse an array whose header claims another size than it has, before that much memory is asked for."""
+    with archive.open(member) as file:
+        major, _ = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+        held = archive.getinfo(member).file_size - file.tell()
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed != held and not dtype.hasobject:
+        raise TableError(
+            f"{path} is damaged: its array {member.removesuffix('.npy')!r} claims the shape {shape}, "
+            f"{claimed:,} bytes, but the file has {held:,}; save it anew"
+        )
 
 
 def _read_known(name: str) -> pd.DataFrame:
@@ -125,7 +152,7 @@ def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data"
     """A table with columns x0, x1, ... and, if there is a target, y."""
     if X.ndim != 2:
         raise TableError(f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns")
-    X, y = _missing_texts(X, where), None if y is None else _missing_texts(y, where)
+    X, y = _plain(X, where), None if y is None else _plain(y, where)
     frame = pd.DataFrame(X, columns=[f"x{index}" for index in range(X.shape[1])])
     if y is not None:
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -135,10 +162,12 @@ def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data"
     return frame
 
 
-def _missing_texts(array: np.ndarray, where: str) -> np.ndarray:
-    """An array of text with None for what means a missing value; other arrays as they are."""
+def _plain(array: np.ndarray, where: str) -> np.ndarray:
+    """An array as pandas takes it: in native byte order, and None for texts that mean a missing value."""
+    if array.dtype.names is not None:
+        raise TableError(f"{where} holds a structured array; save its fields as columns of one X")
     if array.dtype.kind not in "SU":
-        return array
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         texts = array.astype(np.str_)
     except UnicodeDecodeError as error:
