@@ -189,3 +189,59 @@ def test_double_precision_is_kept_inside_x64_and_never_cut_outside():
 def test_reading_a_file_needs_no_jax(file):
     code = "import sys; from novidgp import storage;storage.load(sys.argv[1]);assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code, str(file)], check=True)
+
+
+def test_a_symbolic_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far/file")
+    for content in (b"first", b"second"):  # at first the link leads to no file
+        with storage.atomic_write(tmp_path / "link") as file:
+            file.write(content)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "file").read_bytes() == content
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "lost").symlink_to("absent/file")
+    for name, words in {"pipe": "a device or a pipe", "loop": "leads to itself", "lost": "not exist"}.items():
+        with pytest.raises(OSError, match=words), storage.atomic_write(tmp_path / name):
+            pass
+    with pytest.raises(OSError, match="is a directory"), storage.atomic_write(tmp_path):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "lost", "pipe"]
+
+
+WRITE_AND_WAIT = """
+import sys, time
+from novidgp import storage
+with storage.atomic_write(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("written", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_temporary_file_of_a_killed_process_is_removed_by_the_next_write_and_no_other(tmp_path):
+    path = tmp_path / "model [1]"
+    others = [tmp_path / ".other.0123abcd.tmp", tmp_path / ".model [1].mine.tmp"]
+    for other in others:
+        other.write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_AND_WAIT, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        (temporary,) = set(tmp_path.iterdir()) - set(others)
+        with storage.atomic_write(path) as file:
+            file.write(b"mine")
+        assert temporary.read_bytes() == b"half"  # its writer is alive
+        process.kill()
+        process.wait()
+    with storage.atomic_write(path) as file:
+        file.write(b"last")
+    assert set(tmp_path.iterdir()) == {path, *others}
+    assert path.read_bytes() == b"last"

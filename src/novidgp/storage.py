@@ -5,8 +5,10 @@ Nothing in such a file can run code. The JSON is under the key `novidgp` of the 
 types, shapes and bytes of the arrays, so that a damaged file is refused.
 """
 
+import contextlib
 import json
 import os
+import re
 import secrets
 import zlib
 from collections.abc import Iterator, Mapping
@@ -31,17 +33,23 @@ def atomic_write(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """A binary file to write to that takes the place of `path` when the block ends without an error.
 
     The file is written beside `path` and moved there, so that a reader sees the old file or the whole new
-    one, even after a power cut. If the block raises, the old file stays and the new one is removed. The
-    file's mode follows the umask.
+    one, even after a power cut. If the block raises, the old file stays and the new one is removed. What a
+    killed process left beside `path` is removed too. A symbolic link stays one: the file it names is
+    replaced. The file's mode follows the umask.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    path = _destination(Path(path))
+    _remove_abandoned(path)
+    file = _open_temporary(path)
+    temporary = Path(file.name)
     try:
-        with temporary.open("xb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if os.name == "posix":  # moved while it is locked, so that nobody takes it for abandoned
+                os.replace(temporary, path)
+        if os.name != "posix":
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     if os.name == "posix":  # the move itself must survive a power cut too
@@ -52,15 +60,58 @@ def atomic_write(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             os.close(directory)
 
 
+def _destination(path: Path) -> Path:
+    """The file that `path` names, at the end of all symbolic links."""
+    end = Path(os.path.realpath(path))
+    if end.is_symlink():
+        raise OSError(f"Cannot write {path}: it is a symbolic link that leads to itself. Remove it.")
+    if end.exists() and not end.is_file():
+        what = "a directory" if end.is_dir() else "a device or a pipe"
+        raise OSError(f"Cannot write {path}: it is {what}. Give the path of a file.")
+    if not end.parent.is_dir():
+        raise FileNotFoundError(
+            f"Cannot write {path}: the directory {end.parent} does not exist. Create it first."
+        )
+    return end
+
+
+def _open_temporary(path: Path) -> IO[bytes]:
+    """A new file beside `path`, locked for as long as it is open."""
+    while True:
+        file = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp").open("xb")
+        if _lock(file, wait=True) and not os.path.exists(file.name):
+            file.close()  # another process took it for abandoned before it was locked
+            continue
+        return file
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files for `path` whose writers are dead: locks end with the process that held them."""
+    ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{8}\.tmp")
+    for name in filter(ours.fullmatch, os.listdir(path.parent)):
+        temporary = path.with_name(name)
+        with contextlib.suppress(OSError), temporary.open("rb") as file:
+            if _lock(file, wait=False):
+                temporary.unlink()
+
+
+def _lock(file: IO[bytes], *, wait: bool) -> bool:
+    """Lock an open file, which ends when it is closed; False where another process has it, or none can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows does not remove a file that is open
+        return False
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
 def save(
     path: str | os.PathLike, arrays: Mapping[str, np.ndarray | np.generic], metadata: Mapping[str, Any]
 ) -> None:
     """Write `arrays` and JSON-able `metadata` to `path`, atomically."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"Cannot write {path}: the directory {path.parent} does not exist. Create it first."
-        )
     # Not np.ascontiguousarray, which gives scalars an axis.
     plain = {
         name: np.asarray(a, np.asarray(a).dtype.newbyteorder("="), order="C") for name, a in arrays.items()
