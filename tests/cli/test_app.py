@@ -39,6 +39,14 @@ def test_help_shows_commands_and_options():
     assert all(option in output for option in ("--target", "--inference", "--layers", "novi-paper"))
 
 
+def test_every_option_of_fit_shows_its_default():
+    output = " ".join(run("fit", "--help").output.replace("│", " ").split())
+    options = [p for p in ALL["fit",].params if p.param_type_name == "option" and not p.is_flag]
+    assert output.count("[default:") == len(options)
+    assert "[default: (DATA.novidgp)]" in output
+    assert "[default: (features, at most 30)]" in output
+
+
 def test_help_of_every_command_needs_no_heavy_import():
     calls = [[*words, "--help"] for words in ALL]
     code = f"""

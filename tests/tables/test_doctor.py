@@ -117,6 +117,8 @@ def test_gravest_first():
     assert [finding.severity for finding in diagnose(frame, "y")] == ["error", "warning"]
 
 
-def test_unknown_target_is_refused():
-    with pytest.raises(TableError, match="no column is named 'z'"):
+def test_unknown_target_is_refused_with_the_names_there_are():
+    with pytest.raises(TableError, match="no column is named 'z'; columns: 'a', 'b', 'c', 'city', 'y'"):
         diagnose(healthy(), "z")
+    with pytest.raises(TableError, match="did you mean 'city'"):
+        diagnose(healthy(), "citty")

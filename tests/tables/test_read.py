@@ -160,3 +160,9 @@ def test_arrays_of_other_kinds_are_read_or_refused(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.zeros((3, 2), [("a", "f8")]))
     with pytest.raises(TableError, match="holds a structured array"):
         read_table(tmp_path / "t.npz")
+
+
+def test_a_table_cannot_be_written_to_a_directory(frame, tmp_path):
+    (tmp_path / "t.csv").mkdir()
+    with pytest.raises(TableError, match=r"t\.csv is a directory; give the path of a file"):
+        write_table(frame, tmp_path / "t.csv")

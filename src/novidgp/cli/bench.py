@@ -113,7 +113,9 @@ def _announce(work: "Plan", path: Path) -> None:
 
 ResultsDirs = Annotated[
     list[Path] | None,
-    typer.Option("--results", "-r", metavar="DIR", help="Where results are; repeatable.  [default: results]"),
+    typer.Option(
+        "--results", "-r", metavar="DIR", help="Where results are; repeatable.", show_default="results"
+    ),
 ]
 
 

@@ -17,16 +17,25 @@ def fit_command(
         ),
     ],
     target: Annotated[
-        str | None, typer.Option("--target", "-t", metavar="COL", help="Column to predict.")
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="COL",
+            help="Column to predict.",
+            show_default="y, except in a .csv file",
+        ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="MODEL", help="Model file.  [default: DATA.novidgp]")
+        str | None,
+        typer.Option("--out", "-o", metavar="MODEL", help="Model file.", show_default="DATA.novidgp"),
     ] = None,
     task: Annotated[
         str, typer.Option(help="regression, classification, or auto: classification for text and true/false.")
     ] = "auto",
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="COL", help="Leave a column out; repeatable.")
+        list[str] | None,
+        typer.Option("--drop", metavar="COL", help="Leave a column out; repeatable.", show_default="none"),
     ] = None,
     test_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out and scored after the fit.")
@@ -40,7 +49,7 @@ def fit_command(
     layers: Annotated[int, typer.Option(min=1, help="GP layers; 1 is a sparse GP.")] = 2,
     inducing: Annotated[int, typer.Option(min=1, help="Inducing points per layer.")] = 100,
     hidden: Annotated[
-        int | None, typer.Option(min=1, help="Width of hidden layers.  [default: features, at most 30]")
+        int | None, typer.Option(min=1, help="Width of hidden layers.", show_default="features, at most 30")
     ] = None,
     latent_dim: Annotated[
         str,
@@ -50,7 +59,8 @@ def fit_command(
         str | None,
         typer.Option(
             metavar="mlp",
-            help="Network in front: mlp, or settings as JSON: '{\"width\": 32}'.  [default: none]",
+            help="Network in front: mlp, or settings as JSON: '{\"width\": 32}'.",
+            show_default="none",
         ),
     ] = None,
     kernel: Annotated[
@@ -66,22 +76,32 @@ def fit_command(
     ] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 1000,
     validation_fraction: Annotated[
-        float | None, typer.Option(help="Share of rows that choose the best model.")
+        float | None,
+        typer.Option(help="Share of rows that choose the best model.", show_default="none: the last"),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many chunks of 100 steps without progress.")
+        int | None,
+        typer.Option(
+            min=1, help="Stop after this many chunks of 100 steps without progress.", show_default="never"
+        ),
     ] = None,
     diagnose: Annotated[
         bool, typer.Option("--diagnose", help="Measure and show the method's own diagnostics (novi: RSD).")
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Option of the inference method; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Option of the inference method; repeatable.",
+            show_default="those of the method",
+        ),
     ] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal models.")] = 0,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Save the run here, and resume from it.")
+        str | None,
+        typer.Option(metavar="FILE", help="Save the run here, and resume from it.", show_default="none"),
     ] = None,
 ) -> None:
     """Fit a deep Gaussian process to a table and save it to one file."""

@@ -15,6 +15,7 @@ from novidgp.tables.encode import (
     MAX_CATEGORIES,
     Kind,
     TableEncoding,
+    check_target,
     choose_task,
     column_kind,
     input_kind,
@@ -51,8 +52,8 @@ class Finding(NamedTuple):
 
 def diagnose(frame: pd.DataFrame, target: str | None = None) -> list[Finding]:
     """All findings in a table, the most severe first."""
-    if target is not None and target not in frame.columns:
-        raise TableError(f"no column is named {target!r}")
+    if target is not None:
+        check_target(frame, target)
     findings: list[Finding] = []
     kinds: dict[str, Kind] = {}
     for name in map(str, frame.columns):

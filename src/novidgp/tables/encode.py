@@ -96,12 +96,17 @@ def input_kind(column: pd.Series) -> Kind:
     return kind
 
 
-def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
-    """The table without the target column, and the target column, in which nothing may be missing."""
+def check_target(frame: pd.DataFrame, target: str) -> None:
+    """Refuse a target that is no column; the message has the nearest name, or all of them."""
     if target not in frame.columns:
         near = nearest(target, frame.columns, cutoff=0.6)
         hint = f"columns: {listed(list(frame.columns))}" if near is None else f"did you mean {near!r}?"
         raise TableError(f"no column is named {target!r}; {hint}")
+
+
+def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
+    """The table without the target column, and the target column, in which nothing may be missing."""
+    check_target(frame, target)
     column = pick(frame, target)
     missing = int(np.sum(column.isna()))
     if missing:

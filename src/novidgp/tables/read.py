@@ -62,6 +62,8 @@ def check_writable_table(path: str | Path) -> None:
     path = Path(path)
     if not path.name.lower().endswith((".csv", ".tsv", *_PARQUET)):
         raise TableError(f"{path}: write predictions to a .csv, .tsv or .parquet file")
+    if path.is_dir():
+        raise TableError(f"{path} is a directory; give the path of a file")
     if not path.parent.is_dir():
         raise TableError(f"{path}: there is no directory {path.parent}; create it first")
 
