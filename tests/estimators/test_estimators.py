@@ -70,7 +70,7 @@ def checks_of_the_method():
                 yield pytest.param(estimator, check, id=f"{kind.__name__}-{name}")
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks_of_the_method())
+@pytest.mark.parametrize(("estimator", "check"), list(checks_of_the_method()))
 def test_scikit_learn_contract_of_the_default_method(estimator, check):
     check(estimator)
 

@@ -9,12 +9,10 @@ import scipy.stats
 
 from novidgp.inference.dsvi import kl_divergence
 from novidgp.inference.ipvi import IPVI, Reference, logistic_loss
-from novidgp.inference.optim import adam
-from novidgp.model.build import ModelConfig, build_model
-from novidgp.model.dgp import Batch
 from novidgp.numerics.nets import MLP
 from novidgp.posteriors.gaussian import GaussianPosterior
 from support.exact_case import exact_case, total_moments
+from support.small import ROWS, small_batch, small_model
 
 
 @pytest.mark.usefixtures("x64")
@@ -54,9 +52,23 @@ def shifted_gaussian(generator):
     return eqx.tree_at(lambda g: g.network, q, jax.tree.map(jnp.zeros_like, q.network))
 
 
-def gaussian_kl(model, generator):
-    """DSVI's closed form."""
-    return kl_divergence(model, GaussianPosterior(generator.mean, generator.log_diagonal, generator.scales()))
+def divergence_and_kl(method, model, discriminator_of, *, key):
+    """The method's mean divergence over 4,000 draws of a Gaussian generator, DSVI's closed form, the
+    generator, and the loss of the discriminator, which `discriminator_of` makes from the players."""
+
+    @jax.jit
+    def measure(key):
+        players, memory = method.start(model, key=key)
+        players = players._replace(generator=(q := shifted_gaussian(players.generator)))
+        memory = Reference(jnp.zeros_like(memory.mean), jnp.ones_like(memory.variance))
+        discriminator = discriminator_of(players)
+        base, shift = q.sample_base(4_000, key=key)
+        values = method.divergence(model, q, base, shift, discriminator, memory)
+        loss, _ = method.discriminator_loss(discriminator, players, memory, None, key=key)
+        gaussian = GaussianPosterior(q.mean, q.log_diagonal, q.scales())
+        return jnp.mean(values), kl_divergence(model, gaussian), q, loss
+
+    return measure(key)
 
 
 @pytest.mark.usefixtures("x64")
@@ -64,23 +76,16 @@ def gaussian_kl(model, generator):
 def test_the_divergence_of_a_gaussian_generator_is_its_kl(whiten):
     """Network and discriminator at zero, reference exact: what is left is DSVI's closed form, but for the
     draws' `|w|^2 / 2`, whose mean over 4,000 draws has a standard error of `sqrt(dim / 8,000)`."""
-    x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=4, whiten=whiten, dtype="float64"), x, key=jax.random.key(0))
-    batch = Batch(jnp.asarray(x), jnp.asarray(x[:, :1]))
-    method = IPVI(num_samples=4_000, noise_dim=2, width=4, discriminator_rate=0.0, reference_rate=0.0)
-    inference = method.algorithm(10, 5)
-    state = jax.jit(inference.init)(model, batch, key=jax.random.key(0))
-    q = shifted_gaussian(state.players.generator)
-    zero = jax.tree.map(jnp.zeros_like, state.players.critic)
-    dim = sum(m * p for m, p in model.inducing_shapes())
-    state = state._replace(
-        players=state.players._replace(generator=q, critic=zero),
-        memory=Reference(jnp.zeros(dim), jnp.ones(dim)),
-    )
-    _, info = jax.jit(inference.step)(state, batch, key=jax.random.key(1))
-    truth = jax.jit(gaussian_kl)(model, q)
-    np.testing.assert_allclose(info["divergence"], truth, rtol=0, atol=5 * np.sqrt(dim / 8_000))
-    np.testing.assert_allclose(info["critic_loss"], 2 * np.log(2), rtol=1e-6)
+    model = small_model("float64", whiten=whiten)
+    method = IPVI(noise_dim=2, width=4, reference_rate=0.0)
+
+    def blind(players):
+        return jax.tree.map(jnp.zeros_like, players.critic)
+
+    found, truth, q, loss = divergence_and_kl(method, model, blind, key=jax.random.key(0))
+    dim = sum(m * p for m, p in q.shapes)
+    np.testing.assert_allclose(found, truth, rtol=0, atol=5 * np.sqrt(dim / 8_000))
+    np.testing.assert_allclose(loss, 2 * np.log(2), rtol=1e-12)
 
 
 class ExactRatio(eqx.Module):
@@ -98,24 +103,39 @@ class ExactRatio(eqx.Module):
 def test_against_the_prior_the_optimal_discriminator_gives_the_kl():
     """The paper's contrast: no reference, T alone. The mean of log ratios over 4,000 draws, within five of
     their standard errors (`T` is quadratic: its variance is known) of DSVI's closed form."""
-    x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=4, num_layers=1, dtype="float64"), x, key=jax.random.key(0))
-    batch = Batch(jnp.asarray(x), jnp.asarray(x[:, :1]))
-    options = {"contrast": "prior", "num_samples": 4_000, "noise_dim": 2, "width": 4}
-    inference = IPVI(**options, discriminator_rate=0.0).algorithm(10, 5)
-    state = jax.jit(inference.init)(model, batch, key=jax.random.key(0))
-    q = shifted_gaussian(state.players.generator)
-    scale = jnp.exp(q.log_diagonal[0][0])
-    exact = ExactRatio(q.mean[0][:, 0], scale)
-    state = state._replace(
-        players=state.players._replace(generator=q, critic=exact),
-        opt_states=state.opt_states._replace(critic=adam(0.0, 10).init(exact)),
-    )
-    _, info = jax.jit(inference.step)(state, batch, key=jax.random.key(1))
-    truth = jax.jit(gaussian_kl)(model, q)
+    method = IPVI(contrast="prior", noise_dim=2, width=4)
+
+    def exact(players):
+        q = players.generator
+        return ExactRatio(q.mean[0][:, 0], jnp.exp(q.log_diagonal[0][0]))
+
+    model = small_model("float64", num_layers=1)
+    found, truth, q, loss = divergence_and_kl(method, model, exact, key=jax.random.key(0))
     # With v = mean + scale e: Var[T] = sum_i (mean scale)^2 + (scale^2 - 1)^2 / 2.
-    variance = np.sum((q.mean[0][:, 0] * scale) ** 2 + 0.5 * (scale**2 - 1) ** 2)
-    np.testing.assert_allclose(info["divergence"], truth, rtol=0, atol=5 * np.sqrt(variance / 4_000))
+    mean, scale = np.asarray(q.mean[0][:, 0]), np.exp(q.log_diagonal[0][0])
+    variance = np.sum((mean * scale) ** 2 + 0.5 * (scale**2 - 1) ** 2)
+    np.testing.assert_allclose(found, truth, rtol=0, atol=5 * np.sqrt(variance / 4_000))
+    assert loss < 0.1  # it tells a narrow q from the prior
+
+
+def test_a_step_moves_everything_against_a_discriminator():
+    """The game of both contrasts: the divergence is reported, and all three players and the reference
+    move."""
+    model, batch = small_model(num_layers=1), small_batch()
+    for contrast in ("adaptive", "prior"):
+        inference = IPVI(contrast=contrast, noise_dim=2, width=4).algorithm(ROWS, 5)
+
+        @jax.jit
+        def first(key, inference=inference):
+            start = inference.init(model, batch, key=key)
+            return start, *inference.step(start, batch, key=key)
+
+        start, after, info = first(jax.random.key(0))
+        assert np.isfinite(info["divergence"])
+        for before, now in zip(start.players, after.players, strict=True):
+            moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), before, now)
+            assert any(jax.tree.leaves(moved))
+        assert np.any(after.memory.mean != start.memory.mean) == (contrast == "adaptive")
 
 
 @pytest.mark.usefixtures("x64")

@@ -8,10 +8,10 @@ import pytest
 
 from novidgp.inference.mixing import effective_sample_size, split_rhat, summary
 from novidgp.inference.sghmc import SGHMC, GradientMoments, adapt, move, no_moments
-from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import Batch
 from novidgp.model.likelihoods import Bernoulli
 from support.exact_case import exact_case, one_layer, total_moments
+from support.small import ROWS, small_batch, small_model
 
 # --- the sampler alone ------------------------------------------------------------------------------------
 
@@ -43,6 +43,7 @@ def simulate(gradient_of, start, *, burn_in, draws, thin, key, **options):
     return np.asarray(run(key))
 
 
+@pytest.mark.optimised
 def test_moments_of_a_correlated_gaussian_in_50_dimensions_with_noisy_gradients():
     """The noise has the variance of the gradient itself, so that half of the mean square is noise. 30,000
     draws, the effective number of which is asserted, put every variance within 5 % (its standard error is
@@ -191,41 +192,57 @@ def test_a_classifier_posterior_is_the_one_that_nuts_of_blackjax_finds():
 
 @pytest.mark.parametrize("steps", [20, 23])
 def test_after_burn_in_states_are_kept_in_order_and_the_model_rests(steps):
-    x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3), x, key=jax.random.key(0))
-    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
-    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5, window_samples=2).algorithm(10, steps)
-    state, (_, positions) = run(inference, model, batch, steps, key=jax.random.key(0))
-    kept = inference.fitted(state).posterior.draws
-    for draws, path in zip(kept, positions, strict=True):
-        np.testing.assert_array_equal(draws, np.swapaxes(path[steps - 10 :][1::2], 0, 1))
-    assert len(summary(inference.fitted(state).posterior)) == 2
-    assert int(state.step) == steps
-    rested, _ = jax.jit(inference.step)(state, batch, key=jax.random.key(1))
-    jax.tree.map(np.testing.assert_array_equal, rested.model, state.model)
-    jax.tree.map(np.testing.assert_array_equal, rested.moments, state.moments)
+    """Ten of the steps are after burn-in, whatever the number before; the last step here is one more."""
+    model, batch = small_model(), small_batch()
+    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5, window_samples=2).algorithm(ROWS, steps)
+
+    @jax.jit
+    def fit(key):
+        def advance(state, key):
+            after, _ = inference.step(state, batch, key=key)
+            return after, (after.position, after.model, after.moments, inference.fitted(after).posterior)
+
+        state = inference.init(model, batch, key=key)
+        return jax.lax.scan(advance, state, jax.random.split(key, steps + 1))
+
+    state, (positions, models, moments, posteriors) = fit(jax.random.key(0))
+    kept = jax.tree.map(lambda a: a[steps - 1], posteriors)
+    for draws, path in zip(kept.draws, positions, strict=True):
+        np.testing.assert_array_equal(draws, np.swapaxes(path[steps - 10 : steps][1::2], 0, 1))
+    assert len(summary(kept)) == 2
+    assert int(state.step) == steps + 1
+    jax.tree.map(lambda a: np.testing.assert_array_equal(a[steps - 10], a[steps]), (models, moments))
+    assert any(np.any(a[steps - 12] != a[steps - 11]) for a in jax.tree.leaves(models))
 
 
 def test_until_draws_are_kept_the_posterior_is_where_the_chains_are():
     """A run that ends early must not predict from the start, or from states of other hyper-parameters."""
-    x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3, num_layers=1), x, key=jax.random.key(0))
-    batch = Batch(jnp.asarray(x, jnp.float32), jnp.asarray(x[:, :1], jnp.float32))
-    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5).algorithm(10, 20)
-    for steps, kept in ((0, 0), (4, 0), (10, 0), (15, 2)):
-        state, (_, positions) = run(inference, model, batch, steps, key=jax.random.key(0))
-        draws = np.asarray(inference.fitted(state).posterior.draws[0])
-        past = [positions[0][step - 1] for step in (12, 14)[:kept]]
-        expected = [*past, *[state.position[0]] * (5 - kept)]
-        np.testing.assert_array_equal(draws, np.stack(expected, axis=1))
+    model, batch = small_model(num_layers=1), small_batch()
+    inference = SGHMC(num_chains=3, num_draws=5, burn_in=0.5).algorithm(ROWS, 20)
+
+    @jax.jit
+    def every_step(key):
+        """Positions and draws after 0, 1, 2, ... steps."""
+
+        def advance(state, key):
+            seen = state.position[0], inference.fitted(state).posterior.draws[0]
+            return inference.step(state, batch, key=key)[0], seen
+
+        state = inference.init(model, batch, key=key)
+        return jax.lax.scan(advance, state, jax.random.split(key, 16))[1]
+
+    positions, draws = every_step(jax.random.key(0))
+    for step, kept in ((0, []), (4, []), (10, []), (15, [12, 14])):
+        expected = [*positions[np.array(kept, int)], *[positions[step]] * (5 - len(kept))]
+        np.testing.assert_array_equal(draws[step], np.stack(expected, axis=1))
 
 
 def test_stored_draws_come_each_once_before_any_twice():
-    x = np.random.default_rng(0).standard_normal((10, 2))
-    model = build_model(ModelConfig(num_inducing=3), x, key=jax.random.key(0))
-    inference = SGHMC(num_chains=2, num_draws=3).algorithm(10, 10)
-    posterior = inference.fitted(inference.init(model, None, key=jax.random.key(0))).posterior
-    assert posterior.sample(7, key=jax.random.key(0))[0].shape == (7, 3, 2)  # before the first step, too
+    model, batch = small_model(), small_batch()
+    inference = SGHMC(num_chains=2, num_draws=3).algorithm(ROWS, 10)
+    fitted = jax.jit(lambda key: inference.fitted(inference.init(model, batch, key=key)))(jax.random.key(0))
+    posterior = fitted.posterior
+    assert posterior.sample(7, key=jax.random.key(0))[0].shape == (7, 5, 2)  # before the first step, too
     numbered = type(posterior)(tuple(jnp.arange(6.0).reshape(2, 3, 1, 1) for _ in range(2)))
     first, second = numbered.sample(8, key=jax.random.key(1))
     np.testing.assert_array_equal(first, second)  # jointly over layers
