@@ -83,6 +83,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         read_table(tmp_path / "t.npz")
 
 
+def test_digits_of_other_scripts_stay_text(tmp_path):
+    assert read(tmp_path, "a;y\n٣,٥;1\n٤,٥;2\n")["a"].tolist() == ["٣,٥", "٤,٥"]
+
+
 def test_fractions_as_text_are_numbers_in_parquet_and_whole_numbers_stay_text(tmp_path):
     pd.DataFrame({"a": ["1.5", "2"], "code": ["01", "02"]}).to_parquet(tmp_path / "t.parquet")
     frame = read_table(tmp_path / "t.parquet")

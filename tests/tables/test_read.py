@@ -147,6 +147,14 @@ def test_an_array_that_claims_another_size_is_refused_without_asking_for_memory(
     assert read_table(tmp_path / "t.npz").shape == (5, 2)
 
 
+def test_damaged_notes_of_pandas_in_parquet_are_refused(frame, tmp_path):
+    table = pa.Table.from_pandas(frame)
+    notes = table.schema.metadata[b"pandas"].replace(b"numpy_type", b"numpy_typo")
+    pq.write_table(table.replace_schema_metadata({b"pandas": notes}), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="cannot be read as Parquet"):
+        read_table(tmp_path / "t.parquet")
+
+
 def test_one_array_named_npz_is_explained(tmp_path):
     with (tmp_path / "t.npz").open("wb") as file:
         np.save(file, np.zeros((3, 2)))

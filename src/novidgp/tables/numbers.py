@@ -10,14 +10,19 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-_POINT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_COMMA = re.compile(r"[+-]?(?:\d+,?\d*|\d{1,3}(?:\.\d{3})+,\d*|,\d+)(?:[eE][+-]?\d+)?")
+
+def _form(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)  # digits of other scripts are text to pandas
+
+
+_POINT = _form(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_COMMA = _form(r"[+-]?(?:\d+,?\d*|\d{1,3}(?:\.\d{3})+,\d*|,\d+)(?:[eE][+-]?\d+)?")
 """With a decimal comma; points may group thousands before it."""
-_TWO_WAYS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+_TWO_WAYS = _form(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 """Thousands grouped by commas; with one comma this may also be a decimal comma."""
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[.,' \u2019\u00a0\u202f]\d{3})*(?:[.,]\d*)?")
+_GROUPED = _form(r"[+-]?\d{1,3}(?:[.,' \u2019\u00a0\u202f]\d{3})*(?:[.,]\d*)?")
 """Thousands grouped by any character in use."""
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = _form(r"[+-]?\d+")
 _CODES = 20
 """Up to this many distinct whole numbers may be codes of categories; more are amounts."""
 

@@ -95,7 +95,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
     except TableError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        MemoryError,
+    ) as error:
         raise TableError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
 
 
