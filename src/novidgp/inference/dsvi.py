@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.optim import adam, ascend, norm
-from novidgp.model.dgp import DGP, Batch, Count
+from novidgp.model.dgp import Batch, Count
 from novidgp.posteriors.fitted import Fitted
-from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
+from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start, kl_divergence
 
 
 class DSVIState(NamedTuple):
@@ -27,15 +27,6 @@ class DSVIState(NamedTuple):
 
     fitted: Fitted
     opt_state: optax.OptState
-
-
-def kl_divergence(model: DGP, posterior: GaussianPosterior) -> Float[Array, ""]:
-    """`KL(q(V) || N(0, I))`. An unwhitened posterior is whitened first, which does not change the KL."""
-    total = jnp.zeros((), model.dtype)
-    for q in model.whiten_gaussian(posterior.factors()):
-        diagonal = jnp.diagonal(q.scale, axis1=-2, axis2=-1)
-        total += 0.5 * (jnp.sum(q.scale**2) + jnp.sum(q.mean**2) - q.mean.size) - jnp.sum(jnp.log(diagonal))
-    return total
 
 
 def evidence_lower_bound(

@@ -58,12 +58,13 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
     def fitted(state):
         last = inference.fitted(state.state)
         leaves, structure = jax.tree.flatten(last)
-        taken = state.count >= times
+        snapshots, taken = _read(state.snapshots), _read(state.count) >= times
         ends = np.cumsum([leaf.size for leaf in leaves])
         members = []
         for leaf, end in zip(leaves, ends, strict=True):
-            rows = state.snapshots[:, end - leaf.size : end].reshape(len(times), *leaf.shape)
-            members.append(_where(taken.reshape(-1, *[1] * leaf.ndim), rows, leaf))
+            rows = snapshots[:, end - leaf.size : end].reshape(len(times), *leaf.shape)
+            where = jnp.where if isinstance(rows, jax.Array) else np.where
+            members.append(where(taken.reshape(-1, *[1] * leaf.ndim), rows, _read(leaf)))
         return last._replace(ensemble=jax.tree.unflatten(structure, members))
 
     def diagnose(state, batch, *, key):
@@ -73,10 +74,9 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
     return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Any:
-    """`where` on the host for NumPy arrays, so that reading a finished run compiles nothing."""
-    host = all(isinstance(array, np.ndarray | np.generic) for array in (condition, yes, no))
-    return (np if host else jnp).where(condition, yes, no)
+def _read(array: Any) -> Any:
+    """An array on the host, if its values are known: slicing it there compiles nothing."""
+    return array if isinstance(array, jax.core.Tracer) else np.asarray(array)
 
 
 def with_starts(inference: Inference) -> Inference:

@@ -26,14 +26,13 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.base import Inference, Method
-from novidgp.inference.dsvi import kl_divergence
 from novidgp.inference.optim import adam, ascend, norm
 from novidgp.inference.options import option
 from novidgp.model.dgp import DGP, Batch, Count
 from novidgp.numerics.nets import MLP, Activation, mlp
 from novidgp.numerics.random import normal
 from novidgp.posteriors.fitted import Fitted
-from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
+from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start, kl_divergence
 
 
 class Proposal(NamedTuple):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from novidgp.model.dgp import DGP
 from novidgp.model.layers import Gaussian, Moments
 from novidgp.numerics.random import normal
 from novidgp.posteriors.base import Posterior
@@ -56,3 +57,12 @@ class GaussianPosterior(Posterior):
         scales = model.whiten_scales(tuple(q.scale for q in self.factors()))
         moments = model.propagate(x, centres, scales=scales, key=key)
         return Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape[1:])) for m in moments))
+
+
+def kl_divergence(model: DGP, posterior: GaussianPosterior) -> Float[Array, ""]:
+    """`KL(q(V) || N(0, I))`. An unwhitened posterior is whitened first, which does not change the KL."""
+    total = jnp.zeros((), model.dtype)
+    for q in model.whiten_gaussian(posterior.factors()):
+        diagonal = jnp.diagonal(q.scale, axis1=-2, axis2=-1)
+        total += 0.5 * (jnp.sum(q.scale**2) + jnp.sum(q.mean**2) - q.mean.size) - jnp.sum(jnp.log(diagonal))
+    return total

@@ -190,8 +190,8 @@ class _Job:
         return run
 
     def fitted(self, state: State) -> Fitted:
-        """The model and posterior of a state, read on the host where nothing needs to be compiled for it."""
-        return jax.device_put(self.inference.fitted(jax.tree.map(np.asarray, state)))
+        """The model and posterior of a state."""
+        return jax.device_put(self.inference.fitted(state))
 
     def template(self, model: DGP) -> State:
         """The shapes of the method's state."""
