@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
@@ -76,7 +77,7 @@ def with_snapshots(inference: Inference, steps: int) -> Inference:
 
 def _read(array: Any) -> Any:
     """An array on the host, if its values are known: slicing it there compiles nothing."""
-    return array if isinstance(array, jax.core.Tracer) else np.asarray(array)
+    return array if isinstance(array, Tracer) else np.asarray(array)
 
 
 def with_starts(inference: Inference) -> Inference:
