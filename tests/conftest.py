@@ -1,4 +1,4 @@
-"""What all tests have in common: quick compilation, one cache of compiled programs, no window for plots.
+"""What all tests have in common: quick compilation, a cache of compiled programs, no window for plots.
 
 Nothing outside the repository is looked at, except a data directory that NOVIDGP_DATA names. In the rooms
 that work on arrays jaxtyping and beartype check annotations at run time. What users may get wrong has
@@ -37,6 +37,8 @@ def pytest_configure(config):
         os.environ[_QUICK] = "1"
         if not kept:
             config.add_cleanup(lambda: shutil.rmtree(os.environ[_CACHE], ignore_errors=True))
+    else:  # JAX does not write its cache atomically, so workers do not share one
+        os.environ[_CACHE] = os.path.join(os.environ[_CACHE], config.workerinput["workerid"])
     jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_LEAST_SECONDS]))
     jax.config.update("jax_disable_most_optimizations", True)
