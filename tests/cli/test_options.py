@@ -34,7 +34,7 @@ def test_what_is_no_pair_is_refused(pair):
 
 
 def test_the_methods_in_help_are_the_methods_there_are():
-    assert sorted(INFERENCE_METHODS) == sorted(METHODS)
+    assert sorted(INFERENCE_METHODS) == sorted(METHODS), "add the method to novidgp/cli/options.py"
 
 
 def test_a_task_has_its_estimator():

@@ -63,7 +63,7 @@ class Likelihood(eqx.Module):
     @abc.abstractmethod
     def start(cls, targets: int, *, noise: float, count_rate: float, dtype: Any) -> "Likelihood":
         """The likelihood at its initial parameters: `noise` is in units of the targets' standard deviation,
-        `count_rate` the mean of counts."""
+        `count_rate` the mean of targets that are not standardised."""
 
     @classmethod
     def refusal(cls, y: np.ndarray) -> str | None:
