@@ -31,7 +31,9 @@ CHEAPEST = {
     "inference_options": {"learning_rate": 0.1, "num_paths": 1},
 }
 """The method that compiles soonest."""
-DEFAULT = {"num_layers": 1, "num_inducing": 5, "max_steps": 20, "num_predict_samples": 8}
+DEFAULT = {"num_layers": 1, "num_inducing": 5, "max_steps": 60, "num_predict_samples": 8}
+"""The default method. scikit-learn asks for an R^2 above 0.5 on its regression; 30 seeds have 0.626, with a
+standard deviation of 0.023."""
 OF_THE_METHOD = (
     "check_fit_idempotent",
     "check_estimators_pickle",
