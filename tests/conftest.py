@@ -5,9 +5,11 @@ that work on arrays jaxtyping and beartype check annotations at run time. What u
 messages of its own.
 """
 
+import ctypes
 import gc
 import os
 import shutil
+import sys
 import tempfile
 
 import jax
@@ -50,6 +52,8 @@ def _free_programs():
     yield
     jax.clear_caches()
     gc.collect()
+    if sys.platform == "linux":  # glibc keeps what the compiler freed, a gigabyte and more
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.hookimpl(wrapper=True)
