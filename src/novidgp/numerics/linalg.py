@@ -98,20 +98,19 @@ def add_jitter(
     gradient enters; differentiation then sees one constant.
     """
     start = default_jitter(matrix.dtype) if jitter is None else jitter
+    sizes = jnp.asarray([start * 10.0**attempt for attempt in range(_MAX_ATTEMPTS)], matrix.dtype)
     eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     fixed = jax.lax.stop_gradient(matrix)
 
-    def fails(size):
-        return ~jnp.all(jnp.isfinite(_one_by_one(jnp.linalg.cholesky, fixed + size * eye)))
-
     def keep_trying(carry):
-        attempt, _, failed = carry
-        return failed & (attempt < _MAX_ATTEMPTS)
+        attempt, failed = carry
+        return failed & (attempt < _MAX_ATTEMPTS - 1)
 
     def enlarge(carry):
-        attempt, size, _ = carry
-        return attempt + 1, size * 10, fails(size * 10)
+        attempt = carry[0] + 1
+        factor = _one_by_one(jnp.linalg.cholesky, fixed + sizes[attempt] * eye)
+        return attempt, ~jnp.all(jnp.isfinite(factor))
 
-    size = jnp.asarray(start, matrix.dtype)
-    _, size, _ = jax.lax.while_loop(keep_trying, enlarge, (1, size, fails(size)))
+    attempt, _ = jax.lax.while_loop(keep_trying, enlarge, (-1, True))
+    size = sizes[attempt]
     return matrix + size * eye, size
