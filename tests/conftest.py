@@ -27,6 +27,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 _KEPT_CACHE = "NOVIDGP_TEST_CACHE"
 _CACHE = "NOVIDGP_CACHE"
 _QUICK = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+_MOST_BYTES = 1_300_000_000
 _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
@@ -47,13 +48,32 @@ def pytest_configure(config):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _free_programs():
+def _free_module():
     """Forget a module's compiled programs: those of the whole suite do not fit into memory."""
     yield
+    _free_programs()
+
+
+@pytest.fixture(autouse=True)
+def _free_early():
+    """Forget them before the end of a module that has many. They come back from the cache."""
+    yield
+    if _resident_bytes() > _MOST_BYTES:
+        _free_programs()
+
+
+def _free_programs():
     jax.clear_caches()
     gc.collect()
     if sys.platform == "linux":  # glibc keeps what the compiler freed, a gigabyte and more
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident_bytes():
+    if sys.platform != "linux":
+        return 0
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.hookimpl(wrapper=True)
