@@ -25,13 +25,6 @@ FORMAT_1 = Path(__file__).parent / "format1"
 
 
 @pytest.fixture(scope="module")
-def curve():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(60, 2))
-    return X, 100.0 + 20.0 * np.sin(X[:, 0]) + rng.normal(size=60)
-
-
-@pytest.fixture(scope="module")
 def fitted(curve):
     return DGPRegressor(**SMALL | {"num_layers": 2}, random_state=0).fit(*curve)
 

@@ -82,6 +82,12 @@ def test_what_does_not_is_refused_by_name(refused, error, message):
     [
         (NOVI, {"network": False, "width": 8}, "width=8 has no effect with network=False"),
         (NOVI, {"network": False, "critic_steps": 5}, "critic_steps=5 has no effect with network=False"),
+        (NOVI, {"critic_steps": 0, "critic_rate": 0.1}, "critic_rate=0.1 has no effect with critic_steps=0"),
+        (
+            NOVIPaper,
+            {"critic_steps": 0, "critic_rate": 0.1},
+            "critic_rate=0.1 has no effect with critic_steps",
+        ),
         (NOVI, {"covariance": "diagonal", "lower_rate": 0.1}, "lower_rate=0.1 has no effect with covariance"),
         (NOVI, {"last_layer": "gradient", "statistics_rate": 0.5}, "statistics_rate=0.5 has no effect"),
         (NOVI, {"last_layer": "closed-form", "covariance": "diagonal"}, "needs covariance='full'"),

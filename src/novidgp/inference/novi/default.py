@@ -78,6 +78,8 @@ class NOVI(Method):
         if not self.network:
             neural = ("noise_dim", "width", "depth", "activation", "critic_activation", "critic_steps")
             refuse_idle(self, (*neural, "critic_samples", "network_rate", "critic_rate"), "network=False")
+        if not self.critic_steps:
+            refuse_idle(self, ("critic_samples", "critic_rate"), "critic_steps=0")
         if self.covariance == "diagonal":
             refuse_idle(self, ("lower_rate",), "covariance='diagonal'")
         if self.last_layer == "gradient":

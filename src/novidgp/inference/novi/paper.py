@@ -56,6 +56,8 @@ class NOVIPaper(Method):
 
     def __post_init__(self):
         super().__post_init__()
+        if not self.critic_steps:
+            refuse_idle(self, ("critic_rate",), "critic_steps=0")
         if self.trace == "exact":
             refuse_idle(self, ("probes",), "trace='exact'")
         if self.regularisation == 0.0 or self.output_limit == 0.0:
