@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,26 @@ def atomic_write(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def check_writable(path: str | os.PathLike, *, size: int = 0) -> None:
+    """Refuse a path that `atomic_write` could not write `size` bytes to, and leave nothing there."""
+    end = _destination(Path(path))
+    free = shutil.disk_usage(end.parent).free
+    if free <= size:
+        raise OSError(
+            f"Cannot write {path}: it needs {size / 1e6:.1f} MB, and {end.parent} has {free / 1e6:.1f} MB. "
+            f"Make room or choose another directory."
+        )
+    try:
+        file = _open_temporary(end)
+    except PermissionError as error:
+        raise PermissionError(
+            f"Cannot write {path}: there is no permission to create files in {end.parent}. Choose another "
+            f"directory."
+        ) from error
+    file.close()
+    os.unlink(file.name)
 
 
 def _destination(path: Path) -> Path:
@@ -268,6 +289,7 @@ __all__ = [
     "ModelFileError",
     "arrays_to_tree",
     "atomic_write",
+    "check_writable",
     "load",
     "save",
     "tree_to_arrays",

@@ -54,6 +54,26 @@ class Scaled(Method):
         return self.make(step_scale)
 
 
-DESCENT = toy(lambda w, t, key: (w + 1.0, -w))
+def _slow(w, t, key):
+    for index in range(3000):
+        w = jnp.sin(w * index) @ jnp.ones((2, 2)) if index else jnp.full((2, 2), w)
+    print("traced", flush=True)
+    return w[0, 0], w[0, 0]
 
-__all__ = ["DATA", "DESCENT", "METHOD", "MODEL", "ROWS", "Scaled", "assert_same", "fit", "toy"]
+
+DESCENT = toy(lambda w, t, key: (w + 1.0, -w))
+SLOW_TO_COMPILE = toy(_slow)
+"""It says when it has been traced."""
+
+__all__ = [
+    "DATA",
+    "DESCENT",
+    "METHOD",
+    "MODEL",
+    "ROWS",
+    "SLOW_TO_COMPILE",
+    "Scaled",
+    "assert_same",
+    "fit",
+    "toy",
+]

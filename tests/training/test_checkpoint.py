@@ -1,10 +1,8 @@
 """Checkpoints: a resumed run repeats an uninterrupted one bit for bit, and another run's file is refused."""
 
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+import itertools
+import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +12,10 @@ import pytest
 from novidgp.inference import DSVI
 from novidgp.model.dgp import Batch
 from novidgp.storage import ModelFileError, load, save
+from novidgp.training import checkpoint
 from novidgp.training.checkpoint import digest
+from support.processes import Process
 from support.training import DATA, DESCENT, METHOD, ROWS, Scaled, assert_same, fit, toy
-
-TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("batch_size", [ROWS, 8])
@@ -42,18 +40,15 @@ def test_a_resumed_run_repeats_an_uninterrupted_one_bit_for_bit(tmp_path, batch_
 
 
 def test_a_run_of_a_process_that_died_is_resumed_by_another(tmp_path):
-    code = textwrap.dedent(
-        """
-        import os, sys
-        from support.training import fit
-        die = lambda progress: progress.step == 20 and os._exit(9)
-        fit(batch_size=8, checkpoint=sys.argv[1], checkpoint_every=10, callbacks=[die])
-        """
-    )
+    code = """
+    import os, sys
+    from support.training import fit
+    die = lambda progress: progress.step == 20 and os._exit(9)
+    fit(batch_size=8, checkpoint=sys.argv[1], checkpoint_every=0, callbacks=[die])
+    """
     path = tmp_path / "run"
-    environment = os.environ | {"PYTHONPATH": str(TESTS)}
-    dead = subprocess.run([sys.executable, "-c", code, str(path)], check=False, env=environment)
-    assert dead.returncode == 9
+    with Process(code, path) as process:
+        assert process.end()[0] == 9
     assert load(path)[1]["step"] == 20
     assert_same(fit(batch_size=8, checkpoint=path, resume=True).state, fit(batch_size=8).state)
 
@@ -80,8 +75,8 @@ def test_a_run_killed_after_a_checkpoint_resumes_and_recoveries_are_repeated(tmp
     whole = fit(method, **options)
     assert len(whole.notes) == 1
     with pytest.raises(KilledError):
-        fit(method, **options, checkpoint=path, checkpoint_every=20, callbacks=[kill])
-    assert load(path)[1]["step"] == 20
+        fit(method, **options, checkpoint=path, checkpoint_every=0, callbacks=[kill])
+    assert load(path)[1]["step"] == 30
     rest = fit(method, **options, checkpoint=path, resume=True)
     assert_same(rest.state, whole.state)
     assert rest.notes == whole.notes
@@ -113,6 +108,57 @@ def test_resume_starts_where_there_is_no_file_and_refuses_a_model(tmp_path):
     save(path, {}, {"kind": "model"})
     with pytest.raises(ModelFileError, match="not a checkpoint"):
         fit(DESCENT, steps=10, checkpoint=path, resume=True)
+
+
+def test_the_file_is_written_by_the_clock(tmp_path, monkeypatch):
+    """A chunk takes 25 seconds here, so that every third one is a minute after the last write."""
+    clock = itertools.count(0.0, 25.0)
+    seen: list[int | None] = []
+    path = tmp_path / "run"
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    def look(progress):
+        seen.append(load(path)[1]["step"] if path.exists() else None)
+
+    fit(DESCENT, steps=70, checkpoint=path, callbacks=[look])
+    assert seen == [None, None, 30, 30, 30, 60, 60]
+    assert load(path)[1]["step"] == 70
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no/such/directory/run", "does not exist"),
+        (".", "it is a directory"),
+        ("/dev/null", "it is a device or a pipe"),
+        ("/proc/run", "Cannot write /proc/run"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch, path, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError, match=message):
+        fit(toy(None), checkpoint=path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 4))
+    with pytest.raises(OSError, match="Make room"):
+        fit(DESCENT, checkpoint=tmp_path / "run", callbacks=[pytest.fail])
+
+
+def test_a_checkpoint_that_fails_during_the_run_warns_once_and_costs_nothing(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.warns(UserWarning, match="could not be written after step 20") as caught:
+        result = fit(
+            DESCENT,
+            checkpoint=folder / "run",
+            checkpoint_every=0,
+            callbacks=[lambda progress: shutil.rmtree(folder, ignore_errors=True)],
+        )
+    assert len(caught) == 1
+    assert_same(result.state, fit(DESCENT).state)
 
 
 def test_a_digest_tells_values_types_and_shapes_apart():

@@ -1,13 +1,5 @@
 """The training loop: what a run records, what it compiles, how it recovers and stops."""
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import time
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,13 +9,10 @@ from novidgp.inference import NOVI, Inference
 from novidgp.model.dgp import Batch
 from novidgp.numerics.random import Streams, fast_key
 from novidgp.posteriors.fitted import Fitted
-from novidgp.storage import load
 from novidgp.training import loop
 from novidgp.training.batches import Minibatches, pad_rows
 from support.small import small_batch, small_model
 from support.training import DATA, DESCENT, METHOD, MODEL, ROWS, Scaled, assert_same, fit, toy
-
-TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -288,50 +277,6 @@ def test_callbacks_see_progress_and_any_of_them_can_stop():
     assert float(seen[0].fitted().model) == 10.0
 
 
-def test_an_interrupt_in_a_callback_keeps_the_model_and_can_be_resumed(tmp_path):
-    def interrupt(progress):
-        if progress.step == 20:
-            raise KeyboardInterrupt
-
-    path = tmp_path / "run"
-    options = {"steps": 40, "checkpoint": path}
-    result = fit(DESCENT, **options, callbacks=[interrupt])
-    assert (result.status, result.steps) == ("interrupted", 20)
-    assert float(result.fitted.model) == 20.0
-    assert "interrupted after step 20" in result.notes
-    assert load(path)[1]["step"] == 20
-    rest = fit(DESCENT, **options, resume=True)
-    assert (rest.status, rest.steps) == ("finished", 40)
-    assert float(rest.state["w"]) == 40.0
-
-
-def test_control_c_in_a_running_fit_returns_a_model():
-    code = textwrap.dedent(
-        """
-        import signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us deaf to it
-        from support.training import DESCENT, fit
-        result = fit(DESCENT, steps=10**9, chunk=1000,
-                     callbacks=[lambda progress: print("running", flush=True)])
-        print()  # the interrupt may have come before the callback's newline
-        print(result.status, result.steps > 0, float(result.fitted.model) == min(result.steps, 2**24))
-        """
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(TESTS)},
-    )
-    assert process.stdout.readline() == "running\n", process.stderr.read()
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert output.splitlines()[-1] == "interrupted True True", errors
-    assert errors == ""  # also: no progress bar where there is no terminal
-
-
 # --- arguments --------------------------------------------------------------------------------------
 
 
@@ -345,6 +290,7 @@ def test_control_c_in_a_running_fit_returns_a_model():
         ({"resume": True}, "checkpoint=PATH"),
         ({"data": Batch(DATA.x, DATA.y[:3])}, "20 rows of x and 3 of y"),
         ({"validation": Batch(DATA.x, DATA.y * np.nan)}, "every y is NaN"),
+        ({"on_interrupt": "stop"}, "on_interrupt='stop' is unknown"),
         ({"method": toy(None, np.nan)}, "initial state is not finite"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from novidgp.cli.console import err, out, report_errors, warn
+from novidgp.cli.interrupts import leave
 from novidgp.cli.options import parse_options
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def run_suite(
                 on_event=show.advance,
             )
     except KeyboardInterrupt:
-        err().print(f"stopped; finished fits are in {path}, and the same command goes on from there")
-        raise typer.Exit(130) from None
+        leave(f"interrupted; finished fits are in {path}, and the same command goes on from there")
     if show.failures:
         warn(f"{show.failures} of {count} fits failed; their errors are in {path}. Again: --retry-failed")
     err().print(f"{count} fits done; see them with: novidgp bench table {chosen.name} --results {output}")

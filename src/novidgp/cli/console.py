@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from novidgp.cli.interrupts import heed_termination, leave
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -45,14 +47,17 @@ def warn(message: str) -> None:
 def report_errors() -> Iterator[None]:
     """Show errors that a user can correct as one red line with exit code 1, and warnings as yellow lines.
 
-    With the environment variable NOVIDGP_DEBUG set, errors keep their traceback.
+    Ctrl-C and SIGTERM end a command with 130 and 143. With the environment variable NOVIDGP_DEBUG set, errors
+    keep their traceback.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), heed_termination():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = lambda message, *_, **__: warn(str(message))
         try:
             yield
+        except KeyboardInterrupt:
+            leave("interrupted")
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             raise typer.Exit(1) from None

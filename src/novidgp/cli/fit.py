@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from novidgp.cli.console import out, report_errors, warn
+from novidgp.cli.interrupts import leave
 from novidgp.cli.options import INFERENCE_METHODS, check_files, make_estimator, parse_options, parse_value
 
 
@@ -103,8 +104,14 @@ def fit_command(
         str | None,
         typer.Option(metavar="FILE", help="Save the run here, and resume from it.", show_default="none"),
     ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="Time between two writes of the checkpoint.")
+    ] = 60.0,
 ) -> None:
-    """Fit a deep Gaussian process to a table and save it to one file."""
+    """Fit a deep Gaussian process to a table and save it to one file.
+
+    Ctrl-C saves the model as it is then.
+    """
     import time
     from pathlib import Path
 
@@ -159,22 +166,45 @@ def fit_command(
         "dtype": dtype,
         "random_state": seed,
         "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
     }
     console = out()
     console.print(
         f"{kind} of {target!r}: {len(train):,} rows, {len(table.columns)} columns, {X.shape[1]} features"
     )
     start = time.perf_counter()
-    model = make_estimator(kind, settings).fit(X[train], y[train])
+    model = _fitted(make_estimator(kind, settings), X[train], y[train])
     seconds = time.perf_counter() - start
-    console.print(f"{len(model.history_['loss']):,} steps in {seconds:.1f} s: {model.fit_status_}")
+    from novidgp.training.interrupts import deferred_signals
+
+    with deferred_signals():
+        model.save(path, extra={ENCODING: encoding.to_json()})
+    if model.fit_status_ == "interrupted":
+        kept = f"saved {path}" if checkpoint is None else f"saved {path}, and the run in {checkpoint}"
+        leave(f"interrupted after {model.n_iter_:,} of {steps:,} steps: {kept}")
+    console.print(f"{model.n_iter_:,} steps in {seconds:.1f} s: {model.fit_status_}")
     for line in [*mixing(model.posterior_), *discrepancies(model.history_)]:
         console.print(line)
+    console.print(f"saved {path}")
     if held_out:
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))
-    model.save(path, extra={ENCODING: encoding.to_json()})
-    console.print(f"saved {path}")
+
+
+def _fitted(model: Any, X: Any, y: Any) -> Any:
+    """The model fitted to the rows; after Ctrl-C as far as it got, if it got anywhere."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    model.set_params(on_interrupt="return")
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Training was interrupted", ConvergenceWarning)
+            model.fit(X, y)
+    except KeyboardInterrupt:
+        leave("interrupted before any steps were done: there is no model to save")
+    return model.set_params(on_interrupt="raise")
 
 
 def discrepancies(history: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from novidgp.checks import check_choice, check_flag, check_fraction, check_integer
+from novidgp.checks import check_choice, check_flag, check_fraction, check_integer, check_number
 from novidgp.estimators.checks import (
     DTYPES,
     MEANS,
@@ -35,7 +35,7 @@ from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
-from novidgp.training.loop import Callback, FitResult, fit
+from novidgp.training.loop import ON_INTERRUPT, Callback, FitResult, fit
 
 LARGEST_SEED = 2**31 - 1
 _ROWS_AT_ONCE = 8_192
@@ -71,6 +71,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         random_state=None,
         verbose=None,
         checkpoint=None,
+        checkpoint_every=60.0,
+        on_interrupt="raise",
         diagnose=False,
     ):
         self.inference = inference
@@ -96,6 +98,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.on_interrupt = on_interrupt
         self.diagnose = diagnose
 
     @abc.abstractmethod
@@ -133,6 +137,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             check_integer(name, getattr(self, name))
         for name in ("hidden_dim", "patience"):
             check_integer(name, getattr(self, name), optional=True)
+        check_number("checkpoint_every", self.checkpoint_every)
+        check_choice("on_interrupt", self.on_interrupt, ON_INTERRUPT)
         check_fraction("validation_fraction", self.validation_fraction)
         check_flag("whiten", self.whiten)
         check_flag("diagnose", self.diagnose)
@@ -225,7 +231,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 callbacks=callbacks,
                 diagnose=bool(self.diagnose),
                 checkpoint=self.checkpoint,
+                checkpoint_every=self.checkpoint_every,
                 resume=self.checkpoint is not None,
+                on_interrupt=self.on_interrupt,
                 progress=self.verbose,
                 chunk=chunk,
             )

@@ -70,6 +70,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         loss without them.
     checkpoint : path, default=None
         A file to save the run to, and to resume from where it exists.
+    checkpoint_every : float, default=60
+        Seconds between two writes of that file. It is also written when the run ends or is interrupted.
+    on_interrupt : {"raise", "return"}, default="raise"
+        What Ctrl-C does: raise KeyboardInterrupt, or end the fit with the best model so far and a warning.
     diagnose : bool, default=False
         Whether to measure what the method can tell of its fit after every chunk: for `novi` the Stein
         discrepancy and the Fisher divergence, in `history_`. It compiles a program of its own.

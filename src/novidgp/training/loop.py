@@ -10,6 +10,7 @@ copied first, which costs the memory that donation saves; and an interrupt could
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method, Prepared, State
 from novidgp.inference.ensembles import Plan, make_plan
 from novidgp.model.dgp import DGP, Batch, Count
@@ -28,6 +30,7 @@ from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.batches import Minibatches
 from novidgp.training.checkpoint import Checkpoint, digest
+from novidgp.training.interrupts import Pace, Signals, deferred_signals
 from novidgp.training.memory import release_programs
 from novidgp.training.progress import progress_bar
 from novidgp.training.run import STEP_SHRINK, Run, Status, extended, recovering, verdict
@@ -67,6 +70,7 @@ class FitResult(NamedTuple):
 
 
 Callback = Callable[[Progress], bool | None]
+ON_INTERRUPT = ("raise", "return")
 
 
 def fit(
@@ -85,8 +89,9 @@ def fit(
     callbacks: Iterable[Callback] = (),
     diagnose: bool = False,
     checkpoint: str | Path | None = None,
-    checkpoint_every: int = 1000,
+    checkpoint_every: float = 60.0,
     resume: bool = False,
+    on_interrupt: str = "raise",
     progress: bool | None = None,
     chunk: int = 100,
 ) -> FitResult:
@@ -99,59 +104,69 @@ def fit(
 
     `patience` stops after so many chunks without a better validation score; `plateau` after so many chunks in
     which the smoothed loss fell by less than 0.001 (only without a validation set). A callback stops the run
-    by returning True. Ctrl-C ends it after the running chunk, with the best model so far. `diagnose` records
-    what the method measures between chunks, such as NOVI's discrepancy.
+    by returning True. `diagnose` records what the method measures between chunks, such as NOVI's discrepancy.
 
-    `checkpoint` names a file that is rewritten at the first chunk end after every `checkpoint_every` steps
-    and when the run ends or is interrupted; `resume=True` continues from it where it exists. `progress=None`
-    shows a bar if stderr is a terminal.
+    Ctrl-C raises KeyboardInterrupt within a second, also while a program is compiled. With
+    `on_interrupt="return"` the run ends with the best model of the chunks so far instead, and with a
+    ConvergenceWarning; where no chunk was done there is no model, and it raises all the same.
+
+    `checkpoint` names a file that is rewritten at the first chunk end after every `checkpoint_every` seconds
+    and when the run ends or is interrupted; `resume=True` continues from it where it exists. Whether it can
+    be written is tried first; a failure later is a warning. `progress=None` shows a bar if stderr is a
+    terminal.
     """
     started = time.perf_counter()
     release_programs()
     batch_size = len(data.x) if batch_size is None else batch_size
-    counts = {"steps": steps, "batch_size": batch_size, "chunk": chunk, "checkpoint_every": checkpoint_every}
-    _check(data, validation, **counts)
+    _check(data, validation, steps=steps, batch_size=batch_size, chunk=chunk)
+    check_choice("on_interrupt", on_interrupt, ON_INTERRUPT)
     if patience is not None and validation is None:
         raise ValueError(
             f"patience={patience} needs validation data. Pass validation=Batch(x, y), or use plateau."
         )
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the checkpoint's path. Pass checkpoint=PATH.")
+    store = None if checkpoint is None else Checkpoint(Path(checkpoint), checkpoint_every)
 
     method = Prepared(method) if isinstance(method, Inference) else method
     num_data = len(data.x) if num_data is None else num_data
     plan = make_plan(method, num_data, steps, starts=starts)
     data = Batch(*map(on_device, data))
-    job = _Job(plan, data, num_data, batch_size, chunk, key, validation, diagnose)
-    run, store = None, None
-    if checkpoint is not None:
-        settings = job.settings(model) | {"patience": patience, "plateau": plateau}
-        store = Checkpoint(Path(checkpoint), settings)
-        run = store.load(job.template(model), job.inference) if resume else None
-    run = job.start(model) if run is None else run
-
     stopped: Status | None = None
-    saved = run.step
-    try:
-        with single_threaded_lapack(), progress_bar(steps, start=run.step, show=progress) as show:
-            while run.verdict is None and stopped is None:
-                run, info = job.advance(run)
-                if info is None:
-                    continue
-                run = run._replace(verdict=verdict(run, steps, patience, plateau))
-                if store is not None and run.step - saved >= checkpoint_every:
-                    store.save(run)
-                    saved = run.step
-                show(run.step, info)
-                current = functools.partial(job.fitted, run.state)
-                seen = Progress(run.step, steps, info, time.perf_counter() - started, current)
-                if any([callback(seen) is True for callback in callbacks]):  # all are called
-                    stopped, run = "early-stopped", run.noting(f"stopped by a callback after step {run.step}")
-    except KeyboardInterrupt:
-        stopped, run = "interrupted", run.noting(f"interrupted after step {run.step}")
+    interrupt = None
+    with deferred_signals() as signals, single_threaded_lapack():
+        job = _Job(plan, data, num_data, batch_size, chunk, key, validation, diagnose, signals)
+        run = None
+        if store is not None:
+            template = job.template(model)
+            settings = job.settings(template) | {"patience": patience, "plateau": plateau}
+            run = store.open(settings, template, job.inference, resume=resume)
+        run = job.start(model) if run is None else run
+        try:
+            with progress_bar(steps, start=run.step, show=progress) as show:
+                while run.verdict is None and stopped is None:
+                    run, info = job.advance(run)
+                    if info is None:
+                        continue
+                    run = run._replace(verdict=verdict(run, steps, patience, plateau))
+                    if store is not None:
+                        store.save_if_due(run)
+                    show(run.step, info)
+                    current = functools.partial(job.fitted, run.state)
+                    seen = Progress(run.step, steps, info, time.perf_counter() - started, current)
+                    if any([callback(seen) is True for callback in callbacks]):  # all are called
+                        note = f"stopped by a callback after step {run.step}"
+                        stopped, run = "early-stopped", run.noting(note)
+                    signals.check()
+        except KeyboardInterrupt as error:
+            stopped, run, interrupt = "interrupted", run.noting(f"interrupted after step {run.step}"), error
+        if store is not None:
+            store.save(run)
 
-    if store is not None:
-        store.save(run)
+    if interrupt is not None:
+        if on_interrupt == "raise" or run.step == 0:
+            raise interrupt
+        _warn_of_interrupt(run.step, steps)
     fitted = job.fitted(run.state) if run.best is None else run.best
     status = run.verdict or stopped
     assert status is not None
@@ -171,6 +186,7 @@ class _Job:
         key: PRNGKeyArray,
         validation: Batch | None,
         diagnose: bool,
+        signals: Signals,
     ):
         self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
         self.num_data = on_device(num_data, data.x.dtype)
@@ -180,9 +196,12 @@ class _Job:
         self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
         self.minibatches = Minibatches(len(data.x), batch_size, self.streams)
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
+        self.signals, self.pace, self.compiled = signals, Pace(), set[Plan]()
 
     def start(self, model: DGP) -> Run:
-        run = Run(_init(self.plan, self.num_data, model, self.data, self.init_key))
+        arguments = self.plan, self.num_data, model, self.data, self.init_key
+        self.signals.wait(_init.lower(*arguments).compile)
+        run = Run(_init(*arguments))
         if not _all_finite(run.state):
             raise ValueError(
                 "The initial state is not finite. Look for NaN or infinity in the model and the inputs."
@@ -198,20 +217,9 @@ class _Job:
         init = functools.partial(_init, self.plan)
         return jax.eval_shape(init, self.num_data, model, self.data, self.init_key)
 
-    def settings(self, model: DGP) -> dict[str, Any]:
+    def settings(self, template: State) -> dict[str, Any]:
         """What a checkpoint must agree with: arguments, data and the text of the program."""
-        program = _run_chunk.lower(
-            self.plan,
-            self.num_data,
-            self.template(model),
-            self.data,
-            self.step_key,
-            0,
-            0,
-            0,
-            self.minibatches.at(0, self.chunk),
-            chunk=self.chunk,
-        )
+        program = self._lower(self.plan, Run(template))
         return {
             "steps": self.plan.steps,
             "batch_size": self.batch_size,
@@ -226,25 +234,12 @@ class _Job:
         """The run after one more chunk, and the chunk's means; None if it ended in non-finite numbers."""
         clock = time.perf_counter()
         plan = self.plan._replace(step_scale=STEP_SHRINK**run.recoveries)
-        count = min(self.chunk, plan.steps - run.step)
-        rows = self.minibatches.at(run.step, self.chunk)
-        state, infos = _run_chunk(
-            plan,
-            self.num_data,
-            run.state,
-            self.data,
-            self.step_key,
-            run.recoveries,
-            run.step,
-            count,
-            rows,
-            chunk=self.chunk,
-        )
-        infos = {name: np.asarray(values)[:count] for name, values in infos.items()}
+        state, infos = self._steps(plan, run, min(self.chunk, plan.steps - run.step))
         if not (np.isfinite(infos["loss"]).all() and _all_finite(state)):
             return recovering(run, infos["loss"]), None
         measured = {}
         if self.diagnose:
+            rows = self.minibatches.at(run.step, 1)
             batch = self.data if rows is None else jax.tree.map(lambda a: a[rows[0]], self.data)
             key = self.streams.key("diagnose", run.step)
             found = _diagnose(plan, self.num_data, state, batch, key)
@@ -256,6 +251,31 @@ class _Job:
         else:
             run = extended(run, state, infos, measured, clock)
         return run, {name: float(values.mean()) for name, values in infos.items()} | measured
+
+    def _steps(self, plan: Plan, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
+        """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
+        if plan not in self.compiled:
+            self.signals.wait(self._lower(plan, run).compile)
+            self.compiled.add(plan)
+        state, parts, done = run.state, [], 0
+        while done < count:
+            self.signals.check()
+            clock, steps = time.perf_counter(), min(self.pace.steps, count - done)
+            call = self._call(plan, run._replace(state=state, step=run.step + done), steps)
+            state, infos = _run_chunk(*call, chunk=self.chunk)
+            parts.append({name: np.asarray(values)[:steps] for name, values in infos.items()})
+            self.pace.learn(steps, time.perf_counter() - clock)
+            done += steps
+        return state, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _lower(self, plan: Plan, run: Run) -> jax.stages.Lowered:
+        """The program of a chunk before it is compiled."""
+        return _run_chunk.lower(*self._call(plan, run, 0), chunk=self.chunk)
+
+    def _call(self, plan: Plan, run: Run, count: int) -> tuple:
+        """What `_run_chunk` is called with for `count` steps on from `run`."""
+        rows = self.minibatches.at(run.step, self.chunk)
+        return plan, self.num_data, run.state, self.data, self.step_key, run.recoveries, run.step, count, rows
 
 
 # --- compiled parts: module-level, so that fits of the same shape share them ----------------------
@@ -306,6 +326,16 @@ def _all_finite(state: State) -> bool:
     compile."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(state))
     return all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f")
+
+
+def _warn_of_interrupt(done: int, steps: int) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(
+        f"Training was interrupted after {done} of {steps} steps; the model is the best one until then.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
 
 
 def _check(data: Batch, validation: Batch | None, **counts: int) -> None:
