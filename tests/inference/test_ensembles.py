@@ -117,7 +117,8 @@ def test_dsvi_can_keep_them_too_and_a_file_holds_them(tmp_path):
     plain = DGPRegressor(**options).fit(X, TARGETS[:, 0])
     model = DGPRegressor(**options, inference_options={"snapshots": True}).fit(X, TARGETS[:, 0])
     assert plain.ensemble_ is None
-    assert_close(model.model_, plain.model_, rtol=1e-5, atol=1e-5)  # another program, 340 steps
+    losses = (fitted.history_["loss"][:100] for fitted in (model, plain))
+    np.testing.assert_allclose(*losses, rtol=1e-3)  # two programs, whose rounding differs
     assert np.any(model.predict(X) != plain.predict(X))
     model.save(tmp_path / "model.novi")
     np.testing.assert_array_equal(load_model(tmp_path / "model.novi").predict(X), model.predict(X))
@@ -156,12 +157,12 @@ def test_the_diagnosis_of_several_starts_is_their_mean():
 
 
 def test_a_plan_is_compared_by_value_and_knows_its_wrappers():
-    plan = make_plan(NOVI(), ROWS, 10, starts=2)
-    assert plan == make_plan(NOVI(), ROWS, 10, starts=2)
-    assert hash(plan) == hash(make_plan(NOVI(), ROWS, 10, starts=2))
+    plan = make_plan(NOVI(), ROWS, starts=2)
+    assert plan == make_plan(NOVI(), ROWS + 1, starts=2)
+    assert hash(plan) == hash(make_plan(NOVI(), ROWS, starts=2))
     assert plan.snapshots
-    assert not make_plan(NOVI(), 10**6, 10).snapshots
-    assert plan != plan._replace(step_scale=0.3)
+    assert not make_plan(NOVI(), 10**6).snapshots
+    assert plan != make_plan(NOVI(num_samples=3), ROWS, starts=2)
 
 
 def test_starts_differ_and_the_first_is_that_of_a_single_one():

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.inference.options import check_options
 from novidgp.model.dgp import DGP, Batch, Count
@@ -87,12 +87,13 @@ class Method(abc.ABC):
         check_options(self)
 
     @abc.abstractmethod
-    def algorithm(self, num_data: Count, steps: int, *, step_scale: float = 1.0) -> Inference:
+    def algorithm(
+        self, num_data: Count, steps: Count, *, step_scale: float | Float[Array, ""] = 1.0
+    ) -> Inference:
         """The method for a training set of `num_data` rows, with learning-rate schedules over `steps`.
 
-        `num_data` may be traced: it is an argument of the compiled step, so do not branch on it in Python.
-
-        `step_scale` multiplies the learning rates: the trainer lowers it after a divergence.
+        `step_scale` multiplies the learning rates: the trainer lowers it after a divergence. All three may
+        be traced: they are arguments of the compiled step, so do not branch on them in Python.
         """
 
     def keeps_snapshots(self, num_data: int) -> bool:

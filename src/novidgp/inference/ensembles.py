@@ -33,13 +33,14 @@ class SnapshotState(NamedTuple):
     count: Int[Array, ""]
 
 
-def with_snapshots(inference: Inference, steps: int) -> Inference:
+def with_snapshots(inference: Inference, steps: Count) -> Inference:
     """`inference`, predicting with its snapshots as well. They cost memory and no time.
 
     Until a snapshot is taken the current model stands in its place, so that all members are models to predict
     with whenever a run ends.
     """
-    times = np.maximum(np.round(np.multiply(SHARES, steps)), SETTLED).astype(np.int32)
+    numpy = jnp if isinstance(steps, Tracer) else np
+    times = numpy.maximum(numpy.round(np.asarray(SHARES, np.float32) * steps), SETTLED).astype(np.int32)
 
     def init(model, batch, *, key):
         state = inference.init(model, batch, key=key)
@@ -115,28 +116,35 @@ def with_starts(inference: Inference) -> Inference:
     return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
 
 
+class Numbers(NamedTuple):
+    """The numbers of a run. They are arguments of its compiled step, so that other values compile nothing."""
+
+    num_data: Count
+    steps: Count
+    step_scale: float | Float[Array, ""] = 1.0
+
+
 class Plan(NamedTuple):
     """A method for one training run. Hashed by value: it is the static argument of the compiled step."""
 
     method: Method
-    steps: int
     starts: int = 1
     snapshots: bool = False
-    step_scale: float = 1.0
 
-    def inference(self, num_data: Count) -> Inference:
+    def inference(self, numbers: Numbers) -> Inference:
         """The method's algorithm, with snapshots and several starts where the plan has them."""
-        inference = self.method.algorithm(num_data, self.steps, step_scale=self.step_scale)
-        inference = with_snapshots(inference, self.steps) if self.snapshots else inference
+        num_data, steps, step_scale = numbers
+        inference = self.method.algorithm(num_data, steps, step_scale=step_scale)
+        inference = with_snapshots(inference, steps) if self.snapshots else inference
         return inference if self.starts == 1 else with_starts(inference)
 
 
-def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
+def make_plan(method: Method, num_data: int, *, starts: int = 1) -> Plan:
     """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading
     axis."""
-    return Plan(method, steps, starts, method.keeps_snapshots(num_data))
+    return Plan(method, starts, method.keeps_snapshots(num_data))
 
 
 def prepare(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Inference:
-    """The functions of a run over `num_data` rows."""
-    return make_plan(method, num_data, steps, starts=starts).inference(num_data)
+    """The functions of a run of `steps` steps over `num_data` rows."""
+    return make_plan(method, num_data, starts=starts).inference(Numbers(num_data, steps))

@@ -5,6 +5,7 @@ array, which halves what the optimisers add to its compile time. An `Optimiser` 
 optax's own type of parameters does not admit modules.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,26 +14,39 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from novidgp.model.dgp import Count
+
 Optimiser = Any
 Rate = float | Float[Array, ""]
 
 
-def _adam_direction(steps: int) -> Optimiser:
-    """Adam's direction, constant for a quarter of the steps and with cosine decay after it."""
+def decay(steps: Count) -> Callable[[Any], Array]:
+    """The schedule of every method: 1 for a quarter of the steps, then cosine decay to 0.
+
+    `optax.cosine_decay_schedule` needs a number of steps that is known when the program is compiled.
+    """
     hold = steps // 4
-    schedule = optax.join_schedules(
-        [optax.constant_schedule(1.0), optax.cosine_decay_schedule(1.0, max(steps - hold, 1))], [hold]
-    )
-    return optax.flatten(optax.chain(optax.scale_by_adam(b1=0.9, b2=0.99), optax.scale_by_schedule(schedule)))
+
+    def at(count):
+        share = (count - hold) / jnp.maximum(steps - hold, 1)
+        return 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.clip(share, 0.0, 1.0)))
+
+    return at
 
 
-def adam(learning_rate: Rate, steps: int) -> Optimiser:
+def _adam_direction(steps: Count) -> Optimiser:
+    """Adam's direction, with the schedule in its length."""
+    scaling = optax.scale_by_schedule(decay(steps))
+    return optax.flatten(optax.chain(optax.scale_by_adam(b1=0.9, b2=0.99), scaling))
+
+
+def adam(learning_rate: Rate, steps: Count) -> Optimiser:
     """Adam with the schedule of every method: a constant rate for a quarter of the steps, then cosine
     decay."""
     return optax.chain(_adam_direction(steps), optax.scale(-learning_rate))
 
 
-def adam_per_field(steps: int, **rates: Rate) -> Optimiser:
+def adam_per_field(steps: Count, **rates: Rate) -> Optimiser:
     """Adam with one learning rate for each field of a module, by the field's name."""
 
     def scale(updates, state, params=None):

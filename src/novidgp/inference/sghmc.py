@@ -113,8 +113,8 @@ class SGHMC(Method):
     model_rate: float = 0.02
 
     def algorithm(self, num_data, steps, *, step_scale=1.0):
-        thin = max(round((1.0 - self.burn_in) * steps / self.num_draws), 1)
-        warm = max(steps - thin * self.num_draws, steps // 2)
+        thin = jnp.maximum(jnp.round((1.0 - self.burn_in) * steps / self.num_draws), 1).astype(jnp.int32)
+        warm = jnp.maximum(steps - thin * self.num_draws, steps // 2).astype(jnp.int32)
         optimiser = adam(step_scale * self.model_rate, warm)
 
         def init(model, batch, *, key):

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from novidgp.model.feature_map import FeatureMap
 from novidgp.model.layers import Basis, Gaussian, GPLayer, Moments
@@ -23,8 +23,8 @@ Inducing = tuple[Float[Array, "k _m _p"], ...]
 """Draws of the inducing outputs: one array per layer, each with its own number of points and outputs."""
 Scales = tuple[Float[Array, "_p _m _m"], ...]
 """One covariance factor per layer and output."""
-Count = int | Float[Array, ""]
-"""A number of rows. In compiled programs it is an argument, so that other row counts compile nothing."""
+Count = int | Float[Array, ""] | Int[Array, ""]
+"""A number of rows or steps. In compiled programs it is an argument: other numbers compile nothing."""
 Bound = Literal["expected_log", "log_expected"]
 Scale = Float[Array, "_p _m _m"] | None
 

@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache, in the user's cache directory.
+"""How programs are compiled, and JAX's persistent compilation cache in the user's cache directory.
 
 The second fit of a shape starts in seconds, in a new process too. `NOVIDGP_CACHE=off` switches it off and
 `NOVIDGP_CACHE=PATH` moves it. A cache directory that JAX was given already is left alone, and where the
@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 VARIABLE = "NOVIDGP_CACHE"
+COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+"""For every `jit` of the library. On a CPU, XLA's newer emitters build an LLVM module for each kernel: with
+them a training step takes twice as long to compile, and it runs no faster."""
 
 
 def cache_directory() -> Path | None:

@@ -23,13 +23,14 @@ from jaxtyping import PRNGKeyArray
 
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
-from novidgp.numerics.compilation import precision
+from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
 from novidgp.numerics.scaling import Standardiser, identity
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 
+_jit: Any = functools.partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)  # type: ignore
 _LARGEST_BLOCK = 256
 _BLOCK_FLOATS = 2**24
 _BISECTIONS = 48
@@ -186,7 +187,7 @@ def _padded(moments: np.ndarray, size: int) -> np.ndarray:
     )
 
 
-@eqx.filter_jit
+@_jit
 def _propagate(fitted: Fitted, x, num_paths: int, key) -> tuple[Likelihood, Moments]:
     """Likelihoods and moments of at least `num_paths` paths, an equal share of them through each member."""
     members = fitted.members()
@@ -213,13 +214,13 @@ def _moments(likelihood: Likelihood, moments: Moments):
     return jax.vmap(likelihood.moments, in_axes=1, out_axes=1)(*moments)
 
 
-@eqx.filter_jit
+@_jit
 def _total_moments(likelihood: Likelihood, moments: Moments):
     mean, variance = _moments(likelihood, moments)
     return jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)
 
 
-@eqx.filter_jit
+@_jit
 def _log_density(likelihood: Likelihood, moments: Moments, y, key):
     def row(mean, variance, target):
         observed = jnp.isfinite(target)
@@ -230,7 +231,7 @@ def _log_density(likelihood: Likelihood, moments: Moments, y, key):
     return jax.vmap(row, in_axes=(1, 1, 0))(*moments, y)
 
 
-@eqx.filter_jit
+@_jit
 def _mixture_quantiles(likelihood: GaussianNoise, moments: Moments, levels):
     """Bisection on the mixture's distribution function, `(n, q, t)`."""
     mean, variance = _moments(likelihood, moments)
@@ -249,7 +250,7 @@ def _mixture_quantiles(likelihood: GaussianNoise, moments: Moments, levels):
     return jnp.swapaxes(0.5 * (low + high), 0, 1)
 
 
-@eqx.filter_jit
+@_jit
 def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
     """Order statistics of draws, `(n, q, t)`: a quantile is always a value that can occur."""
     function_key, noise_key = jax.random.split(key)
@@ -265,7 +266,7 @@ def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
     return jax.lax.map(lambda moments: row(*moments), jax.tree.map(lambda m: jnp.swapaxes(m, 0, 1), moments))
 
 
-@eqx.filter_jit
+@_jit
 def _sample(likelihood: Likelihood, moments: Moments, count: int, path_key, key):
     function_key, noise_key, row_key = jax.random.split(key, 3)
     if path_key is None:

@@ -22,8 +22,9 @@ from jaxtyping import PRNGKeyArray
 
 from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method, Prepared, State
-from novidgp.inference.ensembles import Plan, make_plan
-from novidgp.model.dgp import DGP, Batch, Count
+from novidgp.inference.ensembles import Numbers, Plan, make_plan
+from novidgp.model.dgp import DGP, Batch
+from novidgp.numerics.compilation import COMPILER_OPTIONS
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
 from novidgp.numerics.trees import on_device
@@ -130,12 +131,14 @@ def fit(
 
     method = Prepared(method) if isinstance(method, Inference) else method
     num_data = len(data.x) if num_data is None else num_data
-    plan = make_plan(method, num_data, steps, starts=starts)
+    plan = make_plan(method, num_data, starts=starts)
     data = Batch(*map(on_device, data))
     stopped: Status | None = None
     interrupt = None
     with deferred_signals() as signals, single_threaded_lapack():
-        job = _Job(plan, data, num_data, batch_size, chunk, key, validation, diagnose, signals)
+        job = _Job(
+            plan, data, Numbers(num_data, steps), batch_size, chunk, key, validation, diagnose, signals
+        )
         run = None
         if store is not None:
             template = job.template(model)
@@ -180,7 +183,7 @@ class _Job:
         self,
         plan: Plan,
         data: Batch,
-        num_data: int,
+        numbers: Numbers,
         batch_size: int,
         chunk: int,
         key: PRNGKeyArray,
@@ -189,17 +192,17 @@ class _Job:
         signals: Signals,
     ):
         self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
-        self.num_data = on_device(num_data, data.x.dtype)
-        self.inference = plan.inference(num_data)
+        self.numbers, self.dtype = numbers, data.x.dtype
+        self.inference = plan.inference(numbers)
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
         self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
         self.minibatches = Minibatches(len(data.x), batch_size, self.streams)
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
-        self.signals, self.pace, self.compiled = signals, Pace(), set[Plan]()
+        self.signals, self.pace, self.compiled = signals, Pace(), False
 
     def start(self, model: DGP) -> Run:
-        arguments = self.plan, self.num_data, model, self.data, self.init_key
+        arguments = self.plan, self.arguments(), model, self.data, self.init_key
         self.signals.wait(_init.lower(*arguments).compile)
         run = Run(_init(*arguments))
         if not _all_finite(run.state):
@@ -208,20 +211,28 @@ class _Job:
             )
         return run
 
+    def arguments(self, recoveries: int = 0) -> Numbers:
+        """The run's numbers as arguments of a compiled program."""
+        num_data, steps, scale = self.numbers
+        return Numbers(
+            on_device(num_data, self.dtype),
+            on_device(steps, np.int32),
+            on_device(scale * STEP_SHRINK**recoveries, self.dtype),
+        )
+
     def fitted(self, state: State) -> Fitted:
         """The model and posterior of a state."""
         return jax.device_put(self.inference.fitted(state))
 
     def template(self, model: DGP) -> State:
         """The shapes of the method's state."""
-        init = functools.partial(_init, self.plan)
-        return jax.eval_shape(init, self.num_data, model, self.data, self.init_key)
+        return _init.eval_shape(self.plan, self.arguments(), model, self.data, self.init_key)
 
     def settings(self, template: State) -> dict[str, Any]:
         """What a checkpoint must agree with: arguments, data and the text of the program."""
-        program = self._lower(self.plan, Run(template))
+        program = self._lower(Run(template))
         return {
-            "steps": self.plan.steps,
+            "steps": self.numbers.steps,
             "batch_size": self.batch_size,
             "seed": digest(jax.random.key_data(self.key)),
             "chunk": self.chunk,
@@ -233,8 +244,7 @@ class _Job:
     def advance(self, run: Run) -> tuple[Run, dict[str, float] | None]:
         """The run after one more chunk, and the chunk's means; None if it ended in non-finite numbers."""
         clock = time.perf_counter()
-        plan = self.plan._replace(step_scale=STEP_SHRINK**run.recoveries)
-        state, infos = self._steps(plan, run, min(self.chunk, plan.steps - run.step))
+        state, infos = self._steps(run, min(self.chunk, int(self.numbers.steps) - run.step))
         if not (np.isfinite(infos["loss"]).all() and _all_finite(state)):
             return recovering(run, infos["loss"]), None
         measured = {}
@@ -242,7 +252,7 @@ class _Job:
             rows = self.minibatches.at(run.step, 1)
             batch = self.data if rows is None else jax.tree.map(lambda a: a[rows[0]], self.data)
             key = self.streams.key("diagnose", run.step)
-            found = _diagnose(plan, self.num_data, state, batch, key)
+            found = _diagnose(self.plan, self.arguments(), state, batch, key)
             measured = {name: float(value) for name, value in found.items()}
         if self.score is not None:
             fitted = self.fitted(state)
@@ -252,49 +262,50 @@ class _Job:
             run = extended(run, state, infos, measured, clock)
         return run, {name: float(values.mean()) for name, values in infos.items()} | measured
 
-    def _steps(self, plan: Plan, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
+    def _steps(self, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
-        if plan not in self.compiled:
-            self.signals.wait(self._lower(plan, run).compile)
-            self.compiled.add(plan)
+        if not self.compiled:
+            self.signals.wait(self._lower(run).compile)
+            self.compiled = True
         state, parts, done = run.state, [], 0
         while done < count:
             self.signals.check()
             clock, steps = time.perf_counter(), min(self.pace.steps, count - done)
-            call = self._call(plan, run._replace(state=state, step=run.step + done), steps)
+            call = self._call(run._replace(state=state, step=run.step + done), steps)
             state, infos = _run_chunk(*call, chunk=self.chunk)
             parts.append({name: np.asarray(values)[:steps] for name, values in infos.items()})
             self.pace.learn(steps, time.perf_counter() - clock)
             done += steps
         return state, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _lower(self, plan: Plan, run: Run) -> jax.stages.Lowered:
+    def _lower(self, run: Run) -> jax.stages.Lowered:
         """The program of a chunk before it is compiled."""
-        return _run_chunk.lower(*self._call(plan, run, 0), chunk=self.chunk)
+        return _run_chunk.lower(*self._call(run, 0), chunk=self.chunk)
 
-    def _call(self, plan: Plan, run: Run, count: int) -> tuple:
+    def _call(self, run: Run, count: int) -> tuple:
         """What `_run_chunk` is called with for `count` steps on from `run`."""
         rows = self.minibatches.at(run.step, self.chunk)
-        return plan, self.num_data, run.state, self.data, self.step_key, run.recoveries, run.step, count, rows
+        arguments = self.plan, self.arguments(run.recoveries), run.state, self.data, self.step_key
+        return *arguments, run.recoveries, run.step, count, rows
 
 
 # --- compiled parts: module-level, so that fits of the same shape share them ----------------------
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _init(plan: Plan, num_data: Count, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
+@functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
+def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
-    state = plan.inference(num_data).init(model, data, key=key)
+    state = plan.inference(numbers).init(model, data, key=key)
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames="chunk")
-def _run_chunk(plan: Plan, num_data, state, data, key, attempt, start, count, indices, *, chunk):
+@functools.partial(jax.jit, static_argnums=0, static_argnames="chunk", compiler_options=COMPILER_OPTIONS)
+def _run_chunk(plan: Plan, numbers: Numbers, state, data, key, attempt, start, count, indices, *, chunk):
     """`count` steps from `start`: the new state, and each info as `(chunk,)`.
 
     The trip count is an argument, so that a shorter last chunk needs no program of its own.
     """
-    step = jax.jit(plan.inference(num_data).step)  # traced once for the shapes and the loop
+    step = jax.jit(plan.inference(numbers).step)  # traced once for the shapes and the loop
     key = jax.random.fold_in(key, attempt)
 
     def advance(i, state):
@@ -311,12 +322,12 @@ def _run_chunk(plan: Plan, num_data, state, data, key, attempt, start, count, in
     return jax.lax.fori_loop(0, count, body, (state, infos))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
 def _diagnose(
-    plan: Plan, num_data: Count, state: State, batch: Batch, key: PRNGKeyArray
+    plan: Plan, numbers: Numbers, state: State, batch: Batch, key: PRNGKeyArray
 ) -> dict[str, jax.Array]:
     """What the method measures between chunks."""
-    diagnose = plan.inference(num_data).diagnose
+    diagnose = plan.inference(numbers).diagnose
     assert diagnose is not None
     return diagnose(state, batch, key=key)
 

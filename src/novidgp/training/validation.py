@@ -1,5 +1,6 @@
 """The validation score of a run: the negative log predictive density of rows held out."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.dgp import Batch
+from novidgp.numerics.compilation import COMPILER_OPTIONS
 from novidgp.posteriors.fitted import Fitted
 
 _PATHS = 20
@@ -26,7 +28,7 @@ def scorer(validation: Batch, key: PRNGKeyArray) -> Callable[[Fitted], float]:
     return lambda fitted: -float(_log_likelihood(fitted, *blocks, key)) / observed
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def _log_likelihood(
     fitted: Fitted, x: Float[Array, "b n d"], y: Float[Array, "b n t"], key: PRNGKeyArray
 ) -> Float[Array, ""]:
