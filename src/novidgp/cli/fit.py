@@ -197,14 +197,14 @@ def _fitted(model: Any, X: Any, y: Any) -> Any:
 
     from sklearn.exceptions import ConvergenceWarning
 
-    model.set_params(on_interrupt="return")
+    model.set_params(on_interrupt="return", verbose=True)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Training was interrupted", ConvergenceWarning)
             model.fit(X, y)
     except KeyboardInterrupt:
         leave("interrupted before any steps were done: there is no model to save")
-    return model.set_params(on_interrupt="raise")
+    return model.set_params(on_interrupt="raise", verbose=None)
 
 
 def discrepancies(history: dict[str, Any]) -> list[str]:

@@ -84,7 +84,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     random_state : int, RandomState or None, default=None
         Equal seeds give equal models.
     verbose : bool, default=None
-        Progress bar. None shows it at a terminal.
+        Progress on stderr. None shows a bar at a terminal; True also a line every ten seconds where there is
+        none.
 
     Attributes
     ----------

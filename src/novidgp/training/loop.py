@@ -114,7 +114,7 @@ def fit(
     `checkpoint` names a file that is rewritten at the first chunk end after every `checkpoint_every` seconds
     and when the run ends or is interrupted; `resume=True` continues from it where it exists. Whether it can
     be written is tried first; a failure later is a warning. `progress=None` shows a bar if stderr is a
-    terminal.
+    terminal, True also a line every ten seconds if it is not.
     """
     started = time.perf_counter()
     release_programs()

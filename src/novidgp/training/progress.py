@@ -1,30 +1,44 @@
-"""The progress bar of a fit: on stderr, only at a terminal, and rich is imported only then."""
+"""How far a fit has come, on stderr: a bar at a terminal, a line every ten seconds in a log."""
 
 import contextlib
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 Update = Callable[[int, Mapping[str, float]], None]
 
+_LINE_SECONDS = 10.0
+_SHOWN = {"loss": "loss", "validation_nll": "nll"}
+
+
+def progress_bar(
+    steps: int, *, start: int = 0, show: bool | None = None
+) -> contextlib.AbstractContextManager[Update]:
+    """A function `update(step, info)` that shows the progress of a fit.
+
+    With `show=None` there is a bar if stderr is a terminal, and nothing otherwise. With `show=True` there are
+    lines where there is no terminal.
+    """
+    terminal = sys.stderr.isatty()
+    if terminal and show is not False:
+        return _bar(steps, start)
+    return _lines(steps, start) if show else contextlib.nullcontext(lambda step, info: None)
+
 
 @contextlib.contextmanager
-def progress_bar(steps: int, *, start: int = 0, show: bool | None = None) -> Iterator[Update]:
-    """A function `update(step, info)` that moves the bar; `show=None` shows it if stderr is a terminal."""
-    if show is None:
-        show = sys.stderr.isatty()
-    if not show:
-        yield lambda step, info: None
-        return
-
+def _bar(steps: int, start: int) -> Iterator[Update]:
+    """A bar that fits into 80 columns. rich is imported only here."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
         TextColumn("[bold]fit"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=14, table_column=Column(no_wrap=True, min_width=14)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[text]}", style="dim"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
@@ -32,13 +46,44 @@ def progress_bar(steps: int, *, start: int = 0, show: bool | None = None) -> Ite
 
         def update(step: int, info: Mapping[str, float]) -> None:
             speed = bar.tasks[0].speed
-            rate = f"{speed:.0f} steps/s" if speed else ""
-            bar.update(task, completed=step, rate=rate, text=describe(info))
+            bar.update(task, completed=step, rate=f"{speed:.0f}/s" if speed else "", text=describe(info))
 
         yield update
 
 
+@contextlib.contextmanager
+def _lines(steps: int, start: int) -> Iterator[Update]:
+    """A line every ten seconds, by a thread: compilation and long chunks have no updates."""
+    begun = time.monotonic()
+    updates: list[tuple[float, int, str]] = []
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_LINE_SECONDS):
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+                print(progress_line(steps, time.monotonic() - begun, updates), file=sys.stderr, flush=True)
+
+    def update(step: int, info: Mapping[str, float]) -> None:
+        updates.append((time.monotonic() - begun, step, describe(info)))
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield update
+    finally:
+        ended.set()
+        thread.join()
+
+
+def progress_line(steps: int, seconds: float, updates: list[tuple[float, int, str]]) -> str:
+    """One line after `seconds` of a fit; `updates` are (seconds, step, text), and none while it compiles."""
+    if not updates:
+        return f"fit: compiling, {seconds:.0f} s"
+    (first, start, _), (last, step, text) = updates[0], updates[-1]
+    left = f", about {(last - first) / (step - start) * (steps - step):.0f} s left" if step > start else ""
+    return f"fit: step {step:,} of {steps:,}, {text}, {seconds:.0f} s{left}"
+
+
 def describe(info: Mapping[str, float]) -> str:
-    """The loss first, then the rest, each with four digits."""
-    names = sorted(info, key=lambda name: (name != "loss", name != "validation_nll"))
-    return "  ".join(f"{name.replace('_', ' ')} {info[name]:.4g}" for name in names)
+    """The loss, and the validation score where there is one, each with four digits."""
+    return "  ".join(f"{short} {info[name]:.4g}" for name, short in _SHOWN.items() if name in info)
