@@ -36,6 +36,14 @@ def once(function):
 """
 
 
+@pytest.fixture(autouse=True)
+def _listening():
+    """Python's handler, also where a shell started the tests deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def seconds_until(process, word):
     start = time.monotonic()
     process.wait_for(word)

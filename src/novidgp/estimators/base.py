@@ -29,6 +29,7 @@ from novidgp.inference import METHODS, Method, make_method
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
+from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import identity, standardiser
 from novidgp.numerics.trees import on_device
@@ -188,6 +189,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         chunk: int,
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)`."""
+        refuse_fork()
         use_compilation_cache()
         seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
         streams = Streams(jax.random.key(seed))
@@ -264,6 +266,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _predict(self, X: np.ndarray) -> Predictive:
         """The predictive distribution of checked rows."""
+        refuse_fork()
         use_compilation_cache()
         return predict(
             self._fitted(),

@@ -15,6 +15,7 @@ from novidgp.inference import METHODS, Method, prepare
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision
+from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
 
@@ -61,6 +62,7 @@ def restore_estimator(
     estimators: Mapping[str, type], arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]
 ) -> Any:
     """The fitted estimator that `save_estimator` wrote: one of the classes `estimators`, by name."""
+    refuse_fork()
     if metadata.get("layout", 1) == 1:
         arrays, metadata = _from_layout_1(arrays, metadata)
     estimator = estimators[metadata["estimator"]](**metadata["params"])

@@ -24,6 +24,7 @@ from jaxtyping import PRNGKeyArray
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
+from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
 from novidgp.numerics.scaling import Standardiser, identity
@@ -147,6 +148,7 @@ def predict(
 
     `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
     in the model's own units."""
+    refuse_fork()
     x, size = np.asarray(x), block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
     likelihood, parts = None, []

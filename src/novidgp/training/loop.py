@@ -25,6 +25,7 @@ from novidgp.inference.base import Inference, Method, Prepared, State
 from novidgp.inference.ensembles import Numbers, Plan, make_plan
 from novidgp.model.dgp import DGP, Batch
 from novidgp.numerics.compilation import COMPILER_OPTIONS
+from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
 from novidgp.numerics.trees import on_device
@@ -117,6 +118,7 @@ def fit(
     terminal, True also a line every ten seconds if it is not.
     """
     started = time.perf_counter()
+    refuse_fork()
     release_programs()
     batch_size = len(data.x) if batch_size is None else batch_size
     _check(data, validation, steps=steps, batch_size=batch_size, chunk=chunk)
