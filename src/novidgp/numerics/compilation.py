@@ -5,11 +5,19 @@ The second fit of a shape starts in seconds, in a new process too. `NOVIDGP_CACH
 directory cannot be written nothing is.
 """
 
+import contextlib
 import functools
 import os
+import zlib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+_LOCK_FILE = "novidgp.lock"
 VARIABLE = "NOVIDGP_CACHE"
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 """For every `jit` of the library. On a CPU, XLA's newer emitters build an LLVM module for each kernel: with
@@ -45,6 +53,33 @@ def use_compilation_cache() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(directory))
     compilation_cache.reset_cache()  # it may have been looked for, and not found, before
+
+
+def compile_once(lowered: "Lowered", name: str) -> None:
+    """Compile a program, or read it from the cache once another process that compiles it has done so.
+
+    `name` tells programs apart. Processes that start together (`n_jobs=2`) would all compile the same one.
+    """
+    import jax
+
+    directory = getattr(jax.config, "jax_compilation_cache_dir", None)
+    with contextlib.nullcontext() if directory is None else _turn(Path(directory), name):
+        lowered.compile()
+
+
+@contextlib.contextmanager
+def _turn(directory: Path, name: str) -> Iterator[None]:
+    """A block that one process enters at a time: a lock on the name's own byte of one file.
+
+    A lock ends with its process. Where there are none, nobody waits.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            file = stack.enter_context((directory / _LOCK_FILE).open("ab"))
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, zlib.crc32(name.encode()))
+        yield
 
 
 def precision(dtype: str) -> AbstractContextManager:

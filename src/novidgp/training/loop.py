@@ -24,7 +24,7 @@ from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method, Prepared, State
 from novidgp.inference.ensembles import Numbers, Plan, make_plan
 from novidgp.model.dgp import DGP, Batch
-from novidgp.numerics.compilation import COMPILER_OPTIONS
+from novidgp.numerics.compilation import COMPILER_OPTIONS, compile_once
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
@@ -205,7 +205,7 @@ class _Job:
 
     def start(self, model: DGP) -> Run:
         arguments = self.plan, self.arguments(), model, self.data, self.init_key
-        self.signals.wait(_init.lower(*arguments).compile)
+        self._compile(_init.lower(*arguments))
         run = Run(_init(*arguments))
         if not _all_finite(run.state):
             raise ValueError(
@@ -267,7 +267,7 @@ class _Job:
     def _steps(self, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
         if not self.compiled:
-            self.signals.wait(self._lower(run).compile)
+            self._compile(self._lower(run))
             self.compiled = True
         state, parts, done = run.state, [], 0
         while done < count:
@@ -279,6 +279,11 @@ class _Job:
             self.pace.learn(steps, time.perf_counter() - clock)
             done += steps
         return state, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _compile(self, program: jax.stages.Lowered) -> None:
+        """Compile a program where Ctrl-C need not wait for it, and no other process compiles it as well."""
+        name = f"{self.plan} {program.in_tree} {program.in_avals}"
+        self.signals.wait(functools.partial(compile_once, program, name))
 
     def _lower(self, run: Run) -> jax.stages.Lowered:
         """The program of a chunk before it is compiled."""

@@ -1,0 +1,47 @@
+"""The compilation cache: processes that need one program at the same time compile it once."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+
+from novidgp.numerics.compilation import _turn, compile_once
+from support.processes import Process
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from novidgp.numerics.compilation import _turn
+with _turn(Path(sys.argv[1]), sys.argv[2]):
+    print("holding", flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def seconds_for(directory, name):
+    start = time.monotonic()
+    with _turn(directory, name):
+        return time.monotonic() - start
+
+
+def test_a_process_waits_for_another_with_the_same_program_only(tmp_path):
+    with Process(HOLD, tmp_path, "one", "1.5") as process:
+        process.wait_for("holding")
+        assert seconds_for(tmp_path, "two") < 0.5
+        assert seconds_for(tmp_path, "one") > 0.5
+
+
+def test_nobody_waits_for_a_process_that_was_killed(tmp_path):
+    with Process(HOLD, tmp_path, "one", "60") as process:
+        process.wait_for("holding")
+    assert seconds_for(tmp_path, "one") < 0.5
+
+
+def test_a_directory_without_locks_is_no_obstacle(tmp_path):
+    assert seconds_for(tmp_path / "nowhere", "one") < 0.5
+
+
+def test_a_program_is_compiled_for_the_calls_that_follow():
+    program = jax.jit(lambda x: jnp.sin(x) + 3.0)
+    compile_once(program.lower(1.0), "sine")
+    assert float(program(0.0)) == 3.0
