@@ -263,7 +263,7 @@ def _read_header(path: Path) -> dict[str, Any]:
             f"{path} has format {version}, and this novidgp reads up to {FORMAT_VERSION}. "
             f"Upgrade novidgp to load it."
         )
-    if not {"checksum", "metadata"} <= header.keys():
+    if "checksum" not in header or not isinstance(header.get("metadata"), dict):
         raise _damaged(path, "its header is incomplete")
     return header
 

@@ -149,7 +149,7 @@ def rewritten(fitted, path, change):
         (lambda m: m["params"].update(colour="red"), "colour"),
         (lambda m: m.pop("seed"), "seed"),
         (lambda m: m.pop("method"), "method"),
-        (lambda m: m["config"].update(num_inducing=6), "fitted"),
+        (lambda m: m["config"].update(num_inducing=6), "num_inducing"),
     ],
     ids=["option", "value", "method", "setting", "parameter", "no-seed", "no-method", "shape"],
 )
@@ -158,3 +158,72 @@ def test_a_file_of_another_version_is_refused_by_name(fitted, tmp_path, change, 
     with pytest.raises(ModelFileError, match=r"model\.novidgp") as error:
         novidgp.load_model(path)
     assert reason in str(error.value)
+
+
+# --- files that somebody made by hand, with a right checksum ----------------------------------------------
+
+
+def _poisoned(name, value):
+    def change(arrays, metadata):
+        arrays[name] = np.full_like(arrays[name], value)
+
+    return change
+
+
+def _stated(*path, **values):
+    def change(arrays, metadata):
+        for part in path:
+            metadata = metadata[part]
+        metadata.update(values)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_stated("config", num_inducing=10**11), "num_inducing does not match"),
+        (_stated("config", num_layers=10**9), "num_layers does not match"),
+        (_stated("config", hidden_dim=10**9), "hidden_dim does not match"),
+        (_stated("config", num_targets=10**9), "num_targets does not match"),
+        (_stated("config", latent_dim=10**9), "more than the arrays hold"),
+        (_stated("config", features={"width": 10**9, "depth": 9}), "more than the arrays hold"),
+        (_stated(n_features_in=10**9), "n_features_in does not match"),
+        (_stated(n_features_in="one"), "n_features_in does not match"),
+        (_stated("method", starts=10**6), "more than the arrays hold"),
+        (_stated("method", steps=0), "steps=0 is not an integer"),
+        (_stated(seed="zero"), "seed='zero' is not an integer"),
+        (_stated(prediction_seed=1.5), "prediction_seed=1.5 is not an integer"),
+        (_stated(prediction_seed=2**40), "too large"),
+        (_stated(n_iter=None), "n_iter=None is not an integer"),
+        (_stated(estimator="DGPClassifier"), "not for the likelihood 'gaussian'"),
+        (_stated(estimator=["DGPRegressor"]), "holds no model"),
+        (_stated(classes={"dtype": "<i8", "values": [0, 1]}), "2 class labels and a model for None"),
+        (_stated(feature_names_in=["a", "b", "c"]), "feature_names_in does not match"),
+        (_stated(fit_status="perfect"), "fit_status"),
+        (_poisoned("fitted.model.layers[0].inducing", np.nan), "not finite numbers"),
+        (_poisoned("fitted.posterior.mean[1]", np.inf), "not finite numbers"),
+        (_poisoned("inputs.scale", 0.0), "not positive numbers"),
+        (_poisoned("inputs.scale", np.nan), "not positive numbers"),
+        (_poisoned("inputs.shift", np.inf), "not finite numbers"),
+        (_poisoned("targets.scale", np.inf), "not positive numbers"),
+        (_poisoned("targets.scale", -1.0), "not positive numbers"),
+    ],
+)
+def test_a_file_whose_parts_contradict_each_other_is_refused_at_once(fitted, tmp_path, change, reason):
+    path = tmp_path / "model.novidgp"
+    fitted.save(path)
+    arrays, metadata = storage.load(path)
+    change(arrays, metadata)
+    storage.save(path, arrays, metadata)
+    with pytest.raises(ModelFileError, match=r"model\.novidgp") as error:
+        novidgp.load_model(path)
+    assert reason in str(error.value)
+
+
+def test_a_constant_column_has_an_infinite_scale_in_its_file(curve, tmp_path):
+    X = np.column_stack([curve[0], np.ones(len(curve[0]))])
+    model = DGPRegressor(**SMALL, random_state=0).fit(X, curve[1])
+    model.save(tmp_path / "model.novidgp")
+    loaded = novidgp.load_model(tmp_path / "model.novidgp")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

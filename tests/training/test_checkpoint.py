@@ -110,6 +110,26 @@ def test_resume_starts_where_there_is_no_file_and_refuses_a_model(tmp_path):
         fit(DESCENT, steps=10, checkpoint=path, resume=True)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": None},
+        {"step": "ten"},
+        {"recoveries": -1},
+        {"history": ["no such array"]},
+        {"notes": 3},
+        {"jax": 7, "settings": {}},
+    ],
+)
+def test_a_checkpoint_that_somebody_made_by_hand_is_refused(tmp_path, change):
+    path = tmp_path / "run"
+    fit(DESCENT, steps=10, checkpoint=path)
+    arrays, metadata = load(path)
+    save(path, arrays, metadata | change)
+    with pytest.raises(ModelFileError, match=f"{path}.*remove the file or name another"):
+        fit(DESCENT, steps=10, checkpoint=path, resume=True)
+
+
 def test_the_file_is_written_by_the_clock(tmp_path, monkeypatch):
     """A chunk takes 25 seconds here, so that every third one is a minute after the last write."""
     clock = itertools.count(0.0, 25.0)

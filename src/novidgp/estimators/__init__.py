@@ -14,7 +14,7 @@ def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
     """The estimator that `save` wrote to `path`. It predicts exactly as it did, and no code from the file
     runs."""
     arrays, metadata = storage.load(path)
-    if metadata.get("estimator") not in _ESTIMATORS:
+    if str(metadata.get("estimator")) not in _ESTIMATORS:
         raise storage.ModelFileError(
             f"{path} holds no model (a checkpoint, perhaps). Give a file written by save()."
         )
@@ -22,7 +22,7 @@ def load_model(path: str | Path) -> DGPRegressor | DGPClassifier:
         return restore_estimator(_ESTIMATORS, arrays, metadata)
     except storage.ModelFileError as error:
         raise storage.ModelFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
         raise storage.ModelFileError(
             f"{path} was written by another version of novidgp and cannot be read by this one ({error!r})."
         ) from error

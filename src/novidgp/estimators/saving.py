@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from novidgp import storage
+from novidgp.estimators.contents import check_contents
 from novidgp.inference import METHODS, Method, prepare
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
@@ -65,6 +66,7 @@ def restore_estimator(
     refuse_fork()
     if metadata.get("layout", 1) == 1:
         arrays, metadata = _from_layout_1(arrays, metadata)
+    check_contents(arrays, metadata)
     estimator = estimators[metadata["estimator"]](**metadata["params"])
     config, method = ModelConfig(**metadata["config"]), metadata["method"]
     estimator.config_ = config

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from novidgp import storage
-from novidgp.checks import check_number
+from novidgp.checks import check_integer, check_number
 from novidgp.inference.base import Inference, State
 from novidgp.training.run import Run
 
@@ -67,6 +67,23 @@ class Checkpoint:
 
     def _load(self, template: State, inference: Inference) -> Run:
         arrays, metadata = storage.load(self._path)
+        try:
+            return self._read(arrays, metadata, template, inference)
+        except storage.ModelFileError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise storage.ModelFileError(
+                f"{self._path} is a checkpoint that this version of novidgp cannot read ({error!r}). Start "
+                f"over: remove the file or name another."
+            ) from error
+
+    def _read(
+        self,
+        arrays: dict[str, np.ndarray],
+        metadata: dict[str, Any],
+        template: State,
+        inference: Inference,
+    ) -> Run:
         if metadata.get("kind") != "checkpoint":
             raise storage.ModelFileError(
                 f"{self._path} is a saved model, not a checkpoint: there is nothing to resume."
@@ -89,6 +106,8 @@ class Checkpoint:
         best = None
         if metadata["validated"]:
             best = storage.arrays_to_tree(jax.eval_shape(inference.fitted, template), arrays, "best")
+        check_integer("step", metadata["step"], least=0)
+        check_integer("recoveries", metadata["recoveries"], least=0)
         history = {name: arrays[f"history/{name}"] for name in metadata["history"]}
         return Run(
             state,
