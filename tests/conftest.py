@@ -16,7 +16,7 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
-_ROOMS = ("numerics", "model", "posteriors", "inference", "training", "prediction")
+_ROOMS = ("numerics", "model", "posteriors", "inference", "training", "local", "prediction")
 install_import_hook(
     [f"novidgp.{room}" for room in _ROOMS],
     "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",  # an int is a float

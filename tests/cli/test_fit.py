@@ -60,3 +60,13 @@ def test_no_input_is_overwritten_and_no_file_is_written_twice(tmp_path):
     assert "is a directory; give the path of a file" in refused("fit", table, "-t", "price", "-o", ".")
     assert table.read_bytes() == before
     assert list(tmp_path.iterdir()) == [table]
+
+
+def test_the_local_layer_is_told_of(files, tmp_path):
+    arguments = ["-t", "price", "-o", tmp_path / "m.novidgp", *SMALL]
+    output = " ".join(run("fit", files.table, *arguments).output.split())
+    assert "No local layer: 60 rows are too few." in output
+    output = " ".join(run("fit", files.table, "--local", *arguments).output.split())
+    assert "Local layer kept" in output
+    assert "with the training rows (local layer; --no-local leaves them out)" in output
+    assert "ocal layer" not in run("fit", files.table, "--no-local", *arguments).output

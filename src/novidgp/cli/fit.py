@@ -71,6 +71,14 @@ def fit_command(
         str,
         typer.Option(help="gaussian, student-t, heteroscedastic, poisson; for classes bernoulli, softmax."),
     ] = "auto",
+    local: Annotated[
+        bool | None,
+        typer.Option(
+            "--local/--no-local",
+            help="Local layer on the nearest training rows; the model file then holds the rows.",
+            show_default="where it pays",
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1000,
     starts: Annotated[
         int, typer.Option(min=1, help="Models trained from different starts, to predict with their mixture.")
@@ -156,6 +164,7 @@ def fit_command(
         "features": None if features is None else parse_value(features),
         "kernel": kernel,
         "likelihood": likelihood,
+        "local": "auto" if local is None else local,
         "max_steps": steps,
         "starts": starts,
         "diagnose": diagnose,
@@ -183,9 +192,12 @@ def fit_command(
         kept = f"saved {path}" if checkpoint is None else f"saved {path}, and the run in {checkpoint}"
         leave(f"interrupted after {model.n_iter_:,} of {steps:,} steps: {kept}")
     console.print(f"{model.n_iter_:,} steps in {seconds:.1f} s: {model.fit_status_}")
-    for line in [*mixing(model.posterior_), *discrepancies(model.history_)]:
+    for line in [*mixing(model.posterior_), *discrepancies(model.history_), *model.fit_notes_]:
         console.print(line)
-    console.print(f"saved {path}")
+    rows = (
+        "" if model.local_ is None else ", with the training rows (local layer; --no-local leaves them out)"
+    )
+    console.print(f"saved {path}{rows}")
     if held_out:
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))

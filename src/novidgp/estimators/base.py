@@ -22,10 +22,13 @@ from novidgp.estimators.checks import (
     check_kernel,
     check_latent,
     check_likelihood,
+    check_local,
     explain_text,
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.inference import METHODS, Method, make_method
+from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
+from novidgp.local.features import local_inputs
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
@@ -61,6 +64,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         whiten=True,
         latent_dim="auto",
         features=None,
+        local="auto",
         max_steps=1000,
         starts=1,
         batch_size=1000,
@@ -88,6 +92,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.whiten = whiten
         self.latent_dim = latent_dim
         self.features = features
+        self.local = local
         self.max_steps = max_steps
         self.starts = starts
         self.batch_size = batch_size
@@ -107,13 +112,24 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
         """Fit the model to rows `X` and targets `y`."""
 
-    def save(self, path: str | PathLike, extra: dict[str, Any] | None = None) -> None:
+    def save(
+        self, path: str | PathLike, extra: dict[str, Any] | None = None, *, without_rows: bool = False
+    ) -> None:
         """Write the fitted model to one file: arrays and JSON, no code.
 
-        `extra` is any JSON-able dict to keep with it; `load_model` gives it back as `extra_`.
+        `extra` is any JSON-able dict to keep with it; `load_model` gives it back as `extra_`. A model with a
+        local layer (`local_`) takes its training rows into the file. `without_rows` leaves the layer out: the
+        file then predicts as the deep GP alone.
         """
         check_is_fitted(self)
-        save_estimator(self, path, extra)
+        if without_rows and self.local_ is not None:
+            warnings.warn(
+                "without_rows=True leaves the local layer out of the file; a model loaded from it predicts "
+                "as the deep GP alone. Fit with local=False to have the same model in both places.",
+                UserWarning,
+                stacklevel=2,
+            )
+        save_estimator(self, path, extra, without_rows=without_rows)
 
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one
@@ -190,6 +206,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)`."""
         refuse_fork()
+        local = check_local(self.local, config.likelihood)
         use_compilation_cache()
         seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
         streams = Streams(jax.random.key(seed))
@@ -253,6 +270,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.seed_ = seed
         self.prediction_seed_ = streams.integer("predictions")
         self._keep(result)
+        if local is not None and result.status != "interrupted":
+            self._fit_local(X, scaled[1], local, streams.numpy("local layer"))
 
     def _keep(self, result: FitResult) -> None:
         self.model_, self.posterior_, self.ensemble_ = jax.tree.map(np.asarray, result.fitted)
@@ -260,6 +279,28 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.n_iter_ = int(result.steps)
         self.fit_status_ = result.status
         self.fit_notes_ = tuple(result.notes)
+        self.local_ = None
+
+    def _fit_local(
+        self, X: np.ndarray, y: np.ndarray, settings: LocalSettings, rng: np.random.Generator
+    ) -> None:
+        """Give the fitted model a local layer where it pays; `y` is scaled, `X` is not."""
+
+        def paths(rows: np.ndarray) -> Paths:
+            predictive = self._predict(X[rows])
+            return Paths(*predictive.moments, predictive.noise_variance())
+
+        columns = local_inputs(self._fitted(), self.input_scaling_.inputs(X))
+        self.local_, notes = fit_local_layer(
+            paths,
+            y,
+            columns,
+            settings,
+            most_freedom=2.0 * self.model_.layers[-1].num_inducing,
+            dtype=self.config_.dtype,
+            rng=rng,
+        )
+        self.fit_notes_ += notes
 
     def _fitted(self) -> Fitted:
         return Fitted(self.model_, self.posterior_, self.ensemble_)
@@ -275,6 +316,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             key=jax.random.key(self.prediction_seed_),
             inputs=self.input_scaling_,
             targets=self.target_scaling_,
+            local=self.local_,
         )
 
     def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:

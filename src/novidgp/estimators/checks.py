@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from novidgp.checks import check_choice, check_flag, check_integer
+from novidgp.local.choice import LocalSettings
 from novidgp.messages import unknown
 from novidgp.model.feature_map import FEATURE_MAP
 from novidgp.model.kernels import KERNELS, kernel_names
@@ -56,6 +57,32 @@ def check_features(value: Any) -> dict[str, Any] | None:
     check_choice("features['activation']", settings["activation"], ACTIVATIONS)
     check_flag("features['trainable']", settings["trainable"])
     return settings | {"trainable": bool(settings["trainable"])}
+
+
+def check_local(value: Any, likelihood: str) -> LocalSettings | None:
+    """The settings of a local layer, from `auto`, a bool or a dict of some of them; None for no layer."""
+    if isinstance(value, str):
+        check_choice("local", value, ["auto"])
+        return LocalSettings() if likelihood == "gaussian" else None
+    if isinstance(value, bool | np.bool_):
+        if not value:
+            return None
+        value = {}
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"local must be 'auto', True, False or a dict such as {{'neighbours': 64}}, got {value!r}."
+        )
+    if likelihood != "gaussian":
+        raise ValueError(
+            f"local={value or True!r} needs likelihood='gaussian', got {likelihood!r}; pass local=False. "
+            "(The local layer has heavy tails of its own.)"
+        )
+    known = ("neighbours", "steps")
+    for name, number in value.items():
+        if name not in known:
+            raise ValueError(unknown("local key", name, known))
+        check_integer(f"local[{name!r}]", number)
+    return LocalSettings(True, **{name: int(number) for name, number in value.items()})
 
 
 def check_kernel(spec: Any) -> None:

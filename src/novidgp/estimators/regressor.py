@@ -57,6 +57,11 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     features : {None, "mlp"} or dict, default=None
         A network in front of the first layer (deep kernel learning). A dict has some of `width`, `depth`,
         `activation`, `outputs` (the number of features) and `trainable`.
+    local : bool, "auto" or dict, default="auto"
+        A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
+        to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
+        `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
+        dict has some of `neighbours` (64) and `steps` (300). A model with this layer holds its training rows.
     max_steps : int, default=1000
         Training steps.
     starts : int, default=1
@@ -96,6 +101,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     ensemble_ : Fitted or None
         Further models and posteriors that predictions are a mixture over, on a leading axis: snapshots from
         the course of training and other starts.
+    local_ : LocalLayer or None
+        The local last layer, with the training rows in it.
     history_ : dict of arrays
         `loss` and other scalars of every step; `chunk_step`, `seconds` and more for every chunk.
     n_iter_ : int

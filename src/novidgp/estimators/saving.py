@@ -1,4 +1,7 @@
-"""Estimators to files and back. Loading needs no data, only the shape of the model, and runs no code."""
+"""Estimators to files and back. Loading needs no data, only the shape of the model, and runs no code.
+
+A file holds training rows only where the model has a local layer, which is made of them.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,6 +16,7 @@ import numpy as np
 from novidgp import storage
 from novidgp.estimators.contents import check_contents
 from novidgp.inference import METHODS, Method, prepare
+from novidgp.local.files import layer_from_arrays, layer_to_arrays
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision
@@ -21,8 +25,11 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
 
 
-def save_estimator(estimator: Any, path: str | PathLike, extra: dict[str, Any] | None) -> None:
-    """Write a fitted estimator to `path`, with a JSON-able `extra`."""
+def save_estimator(
+    estimator: Any, path: str | PathLike, extra: dict[str, Any] | None, *, without_rows: bool = False
+) -> None:
+    """Write a fitted estimator to `path`, with a JSON-able `extra`; `without_rows` leaves the local layer
+    out."""
     params = estimator.get_params(deep=False) | {"checkpoint": None}
     if not isinstance(estimator.random_state, Integral | None):
         params["random_state"] = None
@@ -56,6 +63,8 @@ def save_estimator(estimator: Any, path: str | PathLike, extra: dict[str, Any] |
     arrays |= storage.tree_to_arrays(estimator.input_scaling_, "inputs")
     arrays |= storage.tree_to_arrays(estimator.target_scaling_, "targets")
     arrays |= {f"history/{name}": np.asarray(values) for name, values in estimator.history_.items()}
+    if not without_rows:
+        arrays |= layer_to_arrays(estimator.local_)
     storage.save(path, arrays, metadata)
 
 
@@ -83,6 +92,7 @@ def restore_estimator(
     with precision(config.dtype):
         fitted = storage.arrays_to_tree(template, arrays, "fitted")
     estimator.model_, estimator.posterior_, estimator.ensemble_ = jax.tree.map(np.asarray, fitted)
+    estimator.local_ = layer_from_arrays(arrays)
     estimator.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
     estimator.target_scaling_ = Standardiser(arrays["targets.shift"], arrays["targets.scale"])
     estimator.history_ = {

@@ -21,6 +21,8 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import PRNGKeyArray
 
+from novidgp.local.features import local_inputs
+from novidgp.local.layer import LocalLayer
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
@@ -123,6 +125,21 @@ class Predictive:
 
         return self.target.shift + self.target.scale * np.moveaxis(self._over_blocks(draw), 0, 1)
 
+    def noise_variance(self) -> np.ndarray:
+        """The variance of Gaussian noise in the model's units, `(k, t)`."""
+        assert isinstance(self.likelihood, GaussianNoise)
+        return np.exp(2.0 * np.asarray(self.likelihood.log_scale))
+
+    def corrected(self, local: LocalLayer, columns: np.ndarray) -> "Predictive":
+        """This distribution with a local layer, whose inputs at the rows are `columns`. Its variances have
+        the noise in them."""
+        mean, variance = self.moments
+        variance = variance + self.noise_variance()[:, None]
+        moments = HostMoments(*local.correct(mean, variance, columns))
+        with precision(mean.dtype.name):
+            silent = jax.tree.map(lambda a: on_device(np.full_like(a, -np.inf)), self.likelihood)
+        return dataclasses.replace(self, likelihood=silent, moments=moments)
+
     def _over_blocks(self, function: Callable[[Moments, slice], Any]) -> Any:
         """A function of the moments of a block of rows, over all rows; its results have rows first."""
         parts = []
@@ -143,11 +160,12 @@ def predict(
     key: PRNGKeyArray,
     inputs: Standardiser | None = None,
     targets: Standardiser | None = None,
+    local: LocalLayer | None = None,
 ) -> Predictive:
     """The predictive distribution at rows `x`, from `num_paths` posterior paths.
 
     `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
-    in the model's own units."""
+    in the model's own units. A `local` layer corrects every path."""
     refuse_fork()
     x, size = np.asarray(x), block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
@@ -164,7 +182,10 @@ def predict(
     mean, variance = (np.concatenate(m, axis=1) for m in zip(*parts, strict=True))
     target = identity(1) if targets is None else targets
     own_paths = fitted.model.local_variable is not None
-    return Predictive(likelihood, HostMoments(mean, variance), target, draw_key, size, own_paths)
+    predictive = Predictive(likelihood, HostMoments(mean, variance), target, draw_key, size, own_paths)
+    if local is None:
+        return predictive
+    return predictive.corrected(local, local_inputs(fitted, x if inputs is None else inputs.inputs(x)))
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:

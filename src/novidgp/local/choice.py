@@ -1,0 +1,172 @@
+"""Whether a fitted deep GP gets a local layer, decided on rows that are left out one by one.
+
+The deep GP has seen its training rows, so its residuals there are smaller than its errors elsewhere. For a
+Gaussian process the error without row i is `r_i (1 + h_i)`, where the leverage `h_i` is the variance of the
+function without the row over that of the noise. The variance with the row stands for it here, scaled down
+where the `h_i` add up to more degrees of freedom than the last layer can have spent. Measured on eight sets,
+the errors of test rows were within 10 % of these in most. The layer is trained to predict these errors, and
+judged on them beside the deep GP alone.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from novidgp.local.layer import LocalLayer, LocalTarget, corrected_paths
+from novidgp.local.rows import ConditionedGP, Rows
+from novidgp.local.training import train
+from novidgp.numerics.scaling import standardiser
+
+LEAST_ROWS = 200
+"""With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
+_LEAST_REQUIRED = 10
+_TRAINED_ROWS = 8_192
+_JUDGED_ROWS = 2_048
+"""Most rows that are left out in turn, to train the layer and to judge it. All rows are neighbours."""
+_ROWS_AT_ONCE = 8_192
+_OUTLIER = 5.0
+_MARGIN = 0.01
+"""Gain in nats per row below which the simpler model is kept."""
+_CALIBRATIONS = np.exp(np.linspace(-1.0, 1.0, 21))
+
+
+class LocalSettings(NamedTuple):
+    """Settings of the local layer."""
+
+    required: bool = False
+    """Whether it is kept whatever the judgement."""
+    neighbours: int = 64
+    steps: int = 300
+
+
+class Paths(NamedTuple):
+    """The deep GP at some rows, in the model's units."""
+
+    mean: np.ndarray
+    """`(k, n, t)`."""
+    variance: np.ndarray
+    """Of the function, `(k, n, t)`."""
+    noise: np.ndarray
+    """Variance of the noise, `(k, t)`."""
+
+
+class Outcome(NamedTuple):
+    """A local layer or None, and a sentence on each target."""
+
+    layer: LocalLayer | None
+    notes: tuple[str, ...]
+
+
+class _DeepFit(NamedTuple):
+    """The deep GP at its training rows, `(n, t)`."""
+
+    residuals: np.ndarray
+    variance: np.ndarray
+    """Of the target: function and noise."""
+    errors: np.ndarray
+    """What the residuals would be at rows that were not trained on."""
+
+
+def fit_local_layer(
+    paths: Callable[[np.ndarray], Paths],
+    y: np.ndarray,
+    columns: np.ndarray,
+    settings: LocalSettings,
+    *,
+    most_freedom: float,
+    dtype: str,
+    rng: np.random.Generator,
+) -> Outcome:
+    """Train a local layer for every target and keep it where it pays.
+
+    `paths` is the deep GP at training rows, given their numbers; `y` `(n, t)` are the targets in the model's
+    units, NaN where missing, and `columns` the unscaled inputs of the layer. `most_freedom` bounds the
+    degrees of freedom that the deep GP has spent on its training rows.
+    """
+    deep = _deep_fit(paths, y, most_freedom)
+    features = standardiser(columns)
+    inputs = features.inputs(columns).astype(dtype)
+    targets, notes = [], []
+    for number in range(y.shape[1]):
+        name = "" if y.shape[1] == 1 else f" of target {number}"
+        observed = np.flatnonzero(np.isfinite(y[:, number]))
+        if len(observed) < (_LEAST_REQUIRED if settings.required else LEAST_ROWS):
+            targets.append(None)
+            notes.append(f"No local layer{name}: {len(observed)} rows are too few.")
+            continue
+        residuals, variance, errors = (part[observed, number].astype(dtype) for part in deep)
+        rows = Rows(inputs[observed], _without_outliers(residuals), variance)
+        trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
+        judged = trained[:_JUDGED_ROWS]
+        conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, rng=rng), rows)
+        seen = _of_target(paths(observed[judged]), number)
+        target, gains = _calibrated(conditioned, judged, errors[judged], *seen, settings.neighbours)
+        gain = float(np.mean(gains)) - conditioned.gp.num_parameters / len(
+            trained
+        )  # as in Akaike's criterion
+        error = float(np.std(gains) / np.sqrt(len(gains)))
+        kept = settings.required or gain > max(_MARGIN, 2.0 * error)
+        targets.append(target if kept else None)
+        notes.append(
+            f"Local layer{name} {'kept' if kept else 'left out'}: with each of {len(judged):,} rows left out "
+            f"in turn, it adds {gain:.3f} to the log density of a row (standard error {error:.3f})."
+        )
+    layer = LocalLayer(features, settings.neighbours, tuple(targets)) if any(targets) else None
+    return Outcome(layer, tuple(notes))
+
+
+def _deep_fit(paths: Callable[[np.ndarray], Paths], y: np.ndarray, most_freedom: float) -> _DeepFit:
+    parts = []
+    for start in range(0, len(y), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(y)))
+        mean, variance, noise = paths(rows)
+        function = variance.mean(axis=0) + mean.var(axis=0)
+        floor = noise.mean(axis=0)
+        parts.append((y[rows] - mean.mean(axis=0), function + floor, function / floor))
+    residuals, total, leverage = (np.concatenate(part) for part in zip(*parts, strict=True))
+    leverage *= np.minimum(1.0, most_freedom / np.sum(leverage, axis=0))
+    return _DeepFit(residuals, total, residuals * (1.0 + leverage))
+
+
+def _without_outliers(residuals: np.ndarray) -> np.ndarray:
+    """Residuals cut off at five times what 99 of 100 stay below: no single row rules its neighbours."""
+    most = _OUTLIER * np.quantile(np.abs(residuals), 0.99)
+    return np.clip(residuals, -most, most).astype(residuals.dtype)
+
+
+def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances `(k, n)` of one target, noise included."""
+    mean, variance, noise = (part[..., number] for part in paths)
+    return mean, variance + noise[:, None]
+
+
+def _calibrated(
+    conditioned: ConditionedGP,
+    judged: np.ndarray,
+    errors: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    neighbours: int,
+) -> tuple[LocalTarget, np.ndarray]:
+    """The layer with the scale of variances that suits the judged rows best, and its gain in log density over
+    the deep GP at each of them."""
+    plain = LocalTarget(conditioned, 1.0)
+    found = conditioned.nearest_others(judged, neighbours)
+    deep_variance = variance.mean(axis=0) + mean.var(axis=0)
+    shift, total = plain.shift(conditioned.rows.inputs[judged], deep_variance, found)
+    truth = mean.mean(axis=0) + errors
+    densities = [
+        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, plain.df))
+        for scale in _CALIBRATIONS
+    ]
+    best = int(np.argmax([np.mean(density) for density in densities]))
+    gains = densities[best] - _log_density(truth, mean, variance)
+    return LocalTarget(conditioned, float(_CALIBRATIONS[best])), gains
+
+
+def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Of targets `(n,)` under mixtures of Gaussians `(k, n)`."""
+    terms = -0.5 * ((y - mean) ** 2 / variance + np.log(2.0 * np.pi * variance))
+    return logsumexp(terms.astype(np.float64), axis=0) - np.log(len(mean))

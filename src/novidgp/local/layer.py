@@ -1,0 +1,88 @@
+"""The local last layer: what it does to the deep GP's mixture over paths.
+
+Path k of the deep GP gives the Gaussian `N(m_k, c_k)` for y at a row, noise included. The mean of the `m_k`
+is m, their variance S, and the mean of the `c_k` is C. The local GP gives a shift g and a total variance T.
+The path becomes
+
+    N(m + g + rho (m_k - m), tau_k (T - rho^2 S) c_k / C).
+
+So each path keeps its own mean and its share of the variance, and the variances add up to T. The factor
+`rho` is one unless the paths alone spread further than half of T. The factors `tau_k` spread the paths over
+the scales of a t distribution. All predictions come from this mixture and agree with one another.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtri
+
+from novidgp.local.gp import LEAST_DF
+from novidgp.local.rows import ConditionedGP
+from novidgp.numerics.scaling import Standardiser
+
+_MOST_SPREAD = 0.5
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTarget:
+    """The local layer of one target."""
+
+    conditioned: ConditionedGP
+    calibration: float
+    """Factor of the variances, chosen on rows that did not train the GP."""
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the errors."""
+        return LEAST_DF + float(np.exp(self.conditioned.gp.log_excess_df))
+
+    def shift(self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray):
+        """Shift of the mean and total variance of y, `(m,)`, given the rows `found` `(m, k)`."""
+        mean, variance = self.conditioned.moments(inputs, found)
+        noise = np.exp(self.conditioned.gp.log_noise) + np.exp(self.conditioned.gp.log_share) * deep_variance
+        return mean, self.calibration * (variance + noise)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalLayer:
+    """The local layers of all targets; None where a target has none."""
+
+    features: Standardiser
+    """Scaling of the columns `[x, h]`."""
+    neighbours: int
+    targets: tuple[LocalTarget | None, ...]
+
+    def correct(
+        self, mean: np.ndarray, variance: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The mixture over paths with the local layer: means and variances of y, `(k, n, t)`, from those of
+        the deep GP, noise included, and from the layer's unscaled inputs `columns` `(n, d)`."""
+        inputs = self.features.inputs(columns).astype(mean.dtype)
+        mean, variance = mean.copy(), variance.copy()
+        for number, target in enumerate(self.targets):
+            if target is None:
+                continue
+            m, c = mean[..., number], variance[..., number]
+            found = target.conditioned.nearest(inputs, self.neighbours)
+            shift, total = target.shift(inputs, c.mean(0) + m.var(0), found)
+            mean[..., number], variance[..., number] = corrected_paths(m, c, shift, total, target.df)
+        return mean, variance
+
+
+def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, df: float):
+    """Means and variances of the paths, `(k, n)`, of the deep GP with its local layer."""
+    centre, spread = mean.mean(0), mean.var(0)
+    kept = _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
+    mean = centre + shift + np.sqrt(kept) * (mean - centre)
+    variance = (total - kept * spread) * variance / variance.mean(0)
+    return mean, variance * path_scales(len(mean), df)[:, None].astype(variance.dtype)
+
+
+def path_scales(count: int, df: float) -> np.ndarray:
+    """Variances whose Gaussians mix to a t distribution of variance one: its quantiles at `count` levels.
+
+    The golden ratio orders them, so that any run of paths, such as those of one start, has all scales.
+    """
+    ranks = np.argsort(np.argsort((np.arange(count) * _GOLDEN) % 1.0))
+    return (df - 2.0) / chdtri(df, (ranks + 0.5) / count)

@@ -1,0 +1,36 @@
+"""Nearest training rows of a row."""
+
+import numpy as np
+from scipy.spatial import KDTree
+from sklearn.neighbors import NearestNeighbors
+
+_TREE_COLUMNS = 24
+_LEAF = 32
+
+
+class Index:
+    """The nearest of some points `(n, d)`, by Euclidean distance: a k-d tree for few columns, blocks of all
+    distances for many. Memory is linear in the points."""
+
+    def __init__(self, points: np.ndarray):
+        self._tree = self._blocks = None
+        if points.shape[1] <= _TREE_COLUMNS:
+            self._tree = KDTree(points, leafsize=_LEAF)
+        else:
+            self._blocks = NearestNeighbors(algorithm="brute").fit(points)
+
+    def nearest(self, rows: np.ndarray, count: int) -> np.ndarray:
+        """Indices `(m, count)` of the points nearest to each of the `rows`, the nearest first."""
+        if self._tree is not None:
+            found = self._tree.query(rows, count, workers=-1)[1]
+        else:
+            assert self._blocks is not None
+            found = self._blocks.kneighbors(rows, count, return_distance=False)
+        return np.asarray(found).reshape(len(rows), count)
+
+    def nearest_others(self, points: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+        """Indices `(m, count)` of the points nearest to the points number `rows`, themselves left out."""
+        found = self.nearest(points[rows], count + 1)
+        itself = found == rows[:, None]
+        itself[~itself.any(axis=1), -1] = True  # a row with so many twins that it was not found itself
+        return found[~itself].reshape(-1, count)

@@ -1,0 +1,79 @@
+"""The training rows that a local layer conditions on, and its GP at other rows given the nearest of them."""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from novidgp.local.conditional import Neighbourhoods
+from novidgp.local.gp import LocalGP
+from novidgp.local.neighbours import Index
+from novidgp.numerics.compilation import precision
+from novidgp.numerics.linalg import single_threaded_lapack
+from novidgp.numerics.trees import on_device
+
+_BLOCK = 512
+"""Rows per call of the compiled program; other numbers of rows are padded to it and compile nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Training rows with one observed target."""
+
+    inputs: np.ndarray
+    """`(n, d)`, scaled."""
+    residuals: np.ndarray
+    """`(n,)`: what the deep GP's mean leaves."""
+    deep_variance: np.ndarray
+    """`(n,)`: the deep GP's predictive variance."""
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def neighbourhoods(self, inputs: np.ndarray, found: np.ndarray) -> Neighbourhoods:
+        """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`."""
+        offsets = self.inputs[found] - inputs[:, None]
+        return Neighbourhoods(*map(on_device, (offsets, self.residuals[found], self.deep_variance[found])))
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedGP:
+    """A local GP and the rows it has seen."""
+
+    gp: LocalGP
+    rows: Rows
+
+    @functools.cached_property
+    def _scaled(self) -> np.ndarray:
+        return self.rows.inputs * np.exp(-np.asarray(self.gp.log_lengthscale))
+
+    @functools.cached_property
+    def _index(self) -> Index:
+        return Index(self._scaled)
+
+    def nearest(self, inputs: np.ndarray, count: int) -> np.ndarray:
+        """Numbers `(m, k)` of the rows nearest to `inputs`, at most `count`."""
+        scaled = inputs * np.exp(-np.asarray(self.gp.log_lengthscale))
+        return self._index.nearest(scaled, min(count, len(self.rows)))
+
+    def nearest_others(self, rows: np.ndarray, count: int) -> np.ndarray:
+        """Numbers `(m, k)` of the rows nearest to the rows with the numbers `rows`, themselves left out."""
+        return self._index.nearest_others(self._scaled, rows, min(count, len(self.rows) - 1))
+
+    def moments(self, inputs: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance `(m,)` of the function at `inputs`, given the rows `found`."""
+        parts = []
+        with precision("float64"), single_threaded_lapack():
+            gp = jax.device_put(self.gp)
+            for start in range(0, len(inputs), _BLOCK):
+                block = np.minimum(np.arange(start, start + _BLOCK), len(inputs) - 1)
+                moments = _conditional(gp, self.rows.neighbourhoods(inputs[block], found[block]))
+                parts.append(np.stack(moments)[:, : len(inputs) - start])
+        mean, variance = np.concatenate(parts, axis=1)
+        return mean, variance
+
+
+@jax.jit
+def _conditional(gp: LocalGP, hoods: Neighbourhoods):
+    return gp.conditional(hoods)

@@ -1,0 +1,134 @@
+"""Training of the layer, and whether it is kept, with a made-up deep GP whose errors are known."""
+
+import numpy as np
+import pytest
+
+from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
+
+PATHS = 20
+QUICK = LocalSettings(steps=60, neighbours=16)
+
+
+def deep_gp(mean, noise, spread=0.0):
+    """Paths of a deep GP with this mean `(n, t)` and standard deviation of the noise."""
+    steps = np.linspace(-1.0, 1.0, PATHS)[:, None, None]
+    steps = spread * steps / steps.std()
+
+    def paths(rows):
+        means = (mean[rows] + steps).astype(np.float32)
+        return Paths(means, np.zeros_like(means), np.full((PATHS, mean.shape[1]), noise**2, np.float32))
+
+    return paths
+
+
+def fit(mean, noise, y, columns, settings=QUICK, **options):
+    rng = np.random.default_rng(0)
+    paths = deep_gp(mean, noise, **options)
+    return fit_local_layer(paths, y, columns, settings, most_freedom=1e9, dtype="float32", rng=rng)
+
+
+@pytest.fixture(scope="module")
+def wave():
+    """A wave that the deep GP has missed, and the noise around it."""
+    rng = np.random.default_rng(1)
+    columns = rng.uniform(-2.0, 2.0, size=(600, 2))
+    return columns, np.sin(4.0 * columns[:, :1]), 0.1 * rng.normal(size=(600, 1))
+
+
+def test_what_the_deep_gp_missed_is_found(wave):
+    columns, truth, noise = wave
+    layer, notes = fit(np.zeros((600, 1)), 0.7, truth + noise, columns)
+    assert "kept" in notes[0]
+    grid = np.random.default_rng(2).uniform(-1.8, 1.8, size=(200, 2))
+    mean, variance = layer.correct(*no_idea(200, 0.7), grid)
+    error = mean.mean(0)[:, 0] - np.sin(4.0 * grid[:, 0])
+    assert np.sqrt(np.mean(error**2)) < 0.1  # 0.7 without the layer
+    assert np.sqrt(variance.mean()) < 0.25
+
+
+def no_idea(count, noise):
+    return np.zeros((PATHS, count, 1), np.float32), np.full((PATHS, count, 1), noise**2, np.float32)
+
+
+def test_noise_alone_needs_no_layer(wave):
+    columns, truth, noise = wave
+    layer, notes = fit(truth, 0.1, truth + noise, columns)
+    assert layer is None
+    assert "left out" in notes[0]
+
+
+def test_a_layer_that_is_asked_for_is_kept(wave):
+    columns, truth, noise = wave
+    layer, _ = fit(truth, 0.1, truth + noise, columns, QUICK._replace(required=True))
+    mean, variance = layer.correct(*no_idea(600, 0.1), columns)
+    assert np.abs(mean).max() < 0.1
+    np.testing.assert_allclose(np.sqrt(np.median(variance)), 0.1, rtol=0.2)
+
+
+def test_few_rows_have_no_layer(wave):
+    columns, truth, noise = (part[:100] for part in wave)
+    layer, notes = fit(np.zeros((100, 1)), 0.7, truth + noise, columns)
+    assert layer is None
+    assert "100 rows are too few" in notes[0]
+
+
+def test_residuals_that_the_deep_gp_has_fitted_count_for_more(wave):
+    """A spread of paths like that of the noise: errors are twice the residuals, so that the layer's variances
+    are about four times as large."""
+    columns, truth, noise = wave
+    required = QUICK._replace(required=True)
+    sizes = []
+    for spread in (0.0, 0.1):
+        layer, _ = fit(truth, 0.1, truth + noise, columns, required, spread=spread)
+        sizes.append(np.median(layer.correct(*no_idea(600, 0.1), columns)[1]))
+    assert 3.0 < sizes[1] / sizes[0] < 5.0
+
+
+def test_every_target_has_its_own_rows_and_its_own_layer(wave):
+    """Of the second target half is missing, and the deep GP is right about it."""
+    columns, truth, noise = wave
+    y = np.concatenate([truth + noise, truth + noise], axis=1)
+    y[::2, 1] = np.nan
+    layer, notes = fit(np.concatenate([np.zeros_like(truth), truth], axis=1), 0.1, y, columns)
+    assert [target is None for target in layer.targets] == [False, True]
+    assert "of target 0 kept" in notes[0]
+    assert "of target 1 left out" in notes[1]
+    layer, _ = fit(np.zeros((600, 2)), 0.7, y, columns)
+    assert [len(target.conditioned.rows) for target in layer.targets] == [600, 300]
+
+
+def odd_rows(kind):
+    rng = np.random.default_rng(3)
+    columns = rng.normal(size=(400, 3))
+    y = np.sin(3.0 * columns[:, :1]) + 0.1 * rng.normal(size=(400, 1))
+    if kind == "twins":
+        columns[200:] = columns[:200]
+    if kind == "equal rows":
+        columns, y = np.ones((10_000, 3)), rng.normal(size=(10_000, 1))
+    if kind == "outlier":
+        y[7] = 1e4
+        columns[7] = 1e3
+    if kind == "200 columns":
+        columns = np.concatenate([columns, rng.normal(size=(400, 197))], axis=1)
+    if kind == "constant column":
+        columns[:, 2] = 5.0
+    if kind == "five more than neighbours":
+        columns, y = columns[:69], y[:69]  # of 64
+    return columns, y
+
+
+@pytest.mark.parametrize(
+    "kind", ["twins", "equal rows", "outlier", "200 columns", "constant column", "five more than neighbours"]
+)
+def test_odd_rows_are_predicted_sensibly(kind):
+    """Finite, and within the range of the ordinary targets, near the rows and far away."""
+    columns, y = odd_rows(kind)
+    layer, _ = fit(np.zeros_like(y), 1.0, y, columns, LocalSettings(required=True, steps=10))
+    far = columns[:50] + 1e6
+    for rows in (columns[20:60], far):
+        mean, variance = layer.correct(*no_idea(len(rows), 1.0), rows)
+        assert np.all(np.isfinite(mean))
+        assert np.all(np.isfinite(variance))
+        assert np.all(variance > 0.0)
+        assert np.abs(mean).max() < 5.0
+        assert np.median(variance) < 25.0

@@ -1,0 +1,113 @@
+"""The local GP against exact GPs: scikit-learn's kernels, dense algebra, and every row left out in turn."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import Matern
+
+from novidgp.local.gp import LocalGP, starting_gp
+from novidgp.local.rows import ConditionedGP, Rows
+
+ROWS, COLUMNS = 40, 3
+
+
+@pytest.fixture
+def gp():
+    values = ([0.7, 1.5, 0.4], [0.6, 0.3], 1.7, 0.05, 0.2, 4.0)
+    return LocalGP(*(np.asarray(np.log(value)) for value in values))
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return Rows(rng.normal(size=(ROWS, COLUMNS)), rng.normal(size=ROWS), rng.uniform(0.1, 0.5, ROWS))
+
+
+def dense_kernel(gp, x, z):
+    scale = np.exp(gp.log_lengthscale)
+    rough, smooth = np.exp(gp.log_variance)
+    stretched = scale * np.exp(gp.log_stretch)
+    return rough * Matern(nu=0.5)(x / scale, z / scale) + smooth * Matern(nu=1.5)(
+        x / stretched, z / stretched
+    )
+
+
+def exact(gp, rows, inputs):
+    noise = np.exp(gp.log_noise) + np.exp(gp.log_share) * rows.deep_variance
+    cross = dense_kernel(gp, inputs, rows.inputs)
+    weights = np.linalg.solve(dense_kernel(gp, rows.inputs, rows.inputs) + np.diag(noise), cross.T).T
+    prior = np.sum(np.exp(gp.log_variance))
+    return weights @ rows.residuals, prior - np.sum(weights * cross, axis=1)
+
+
+def test_with_all_rows_as_neighbours_it_is_the_exact_gp(gp, rows):
+    """The jitter of double precision, 1e-8 of the variance, is the only difference."""
+    inputs = np.random.default_rng(1).normal(size=(7, COLUMNS))
+    conditioned = ConditionedGP(gp, rows)
+    mean, variance = conditioned.moments(inputs, conditioned.nearest(inputs, ROWS))
+    wanted = exact(gp, rows, inputs)
+    np.testing.assert_allclose(mean, wanted[0], atol=1e-6)
+    np.testing.assert_allclose(variance, wanted[1], atol=1e-6)
+
+
+def test_leaving_a_row_out_is_a_gp_without_it(gp, rows):
+    numbers = np.arange(ROWS)
+    conditioned = ConditionedGP(gp, rows)
+    found = conditioned.nearest_others(numbers, ROWS)
+    mean, variance = conditioned.moments(rows.inputs, found)
+    for number in numbers:
+        others = numbers != number
+        rest = Rows(rows.inputs[others], rows.residuals[others], rows.deep_variance[others])
+        wanted = exact(gp, rest, rows.inputs[[number]])
+        np.testing.assert_allclose(mean[number], wanted[0][0], atol=1e-6)
+        np.testing.assert_allclose(variance[number], wanted[1][0], atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_derivatives_are_those_of_the_exact_moments(gp, rows):
+    """Central differences of the dense formula: their own error is of the order of 1e-8."""
+    conditioned = ConditionedGP(gp, rows)
+    inputs = rows.inputs[:1]
+    others = Rows(rows.inputs[1:], rows.residuals[1:], rows.deep_variance[1:])
+    hoods = others.neighbourhoods(inputs, np.arange(ROWS - 1)[None])
+    leaves, structure = jax.tree.flatten(conditioned.gp)
+    for output in range(2):
+        found = jax.tree.leaves(jax.grad(lambda gp, o=output: gp.conditional(hoods)[o][0])(gp))
+        for number, leaf in enumerate(leaves[:-1]):  # the degrees of freedom do not enter
+            for place in np.ndindex(np.shape(leaf)):
+                values = []
+                for step in (1e-5, -1e-5):
+                    moved = [np.array(part, float) for part in leaves]
+                    moved[number][place] += step
+                    values.append(exact(jax.tree.unflatten(structure, moved), others, inputs)[output][0])
+                slope = (values[0] - values[1]) / 2e-5
+                np.testing.assert_allclose(np.asarray(found[number])[place], slope, atol=1e-6)
+
+
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(gp, rows):
+    """To the last bit, and across the blocks of the compiled program."""
+    inputs = np.random.default_rng(1).normal(size=(600, COLUMNS))
+    conditioned = ConditionedGP(gp, rows)
+    together = conditioned.moments(inputs, conditioned.nearest(inputs, 8))
+    for number in (0, 511, 512, 599):
+        alone = conditioned.moments(inputs[[number]], conditioned.nearest(inputs[[number]], 8))
+        for one, all_ in zip(alone, together, strict=True):
+            assert one[0] == all_[number]
+
+
+def test_twins_are_one_point(gp):
+    """Neighbours that agree in everything but noise: the mean is that of their average."""
+    inputs = np.zeros((30, COLUMNS))
+    rows = Rows(inputs, np.linspace(-1.0, 3.0, 30), np.full(30, 0.25))
+    mean, variance = ConditionedGP(gp, rows).moments(inputs[:1], np.arange(30)[None])
+    noise, prior = 0.05 + 0.2 * 0.25, 0.9
+    shrink = prior / (prior + noise / 30)
+    np.testing.assert_allclose(mean, shrink * 1.0, atol=1e-6)
+    np.testing.assert_allclose(variance, prior - prior * shrink, atol=1e-6)
+
+
+def test_it_starts_with_the_variance_of_the_errors():
+    """Half in the function, half in the noise."""
+    gp = starting_gp(5, 2.0, 0.5, "float32")
+    np.testing.assert_allclose(np.exp(gp.log_variance).sum(), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(gp.log_noise) + np.exp(gp.log_share) * 0.5, 1.0, rtol=1e-6)

@@ -1,0 +1,56 @@
+"""The mixture over paths with a local layer."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from novidgp.local.layer import corrected_paths, path_scales
+
+
+def paths(spread):
+    rng = np.random.default_rng(0)
+    return spread * rng.normal(size=(500, 20)), rng.uniform(0.5, 1.5, (500, 20))
+
+
+def test_total_variance_and_mean_are_those_of_the_layer():
+    """With light tails the scales average to one to 1 in 1,000, by their strata."""
+    mean, variance = paths(0.3)
+    shift, total = np.linspace(-1, 1, 20), np.linspace(0.5, 2.0, 20)
+    new_mean, new_variance = corrected_paths(mean, variance, shift, total, df=200.0)
+    np.testing.assert_allclose(new_mean.mean(0), mean.mean(0) + shift, atol=1e-12)
+    np.testing.assert_allclose(new_mean - new_mean.mean(0), mean - mean.mean(0), atol=1e-12)
+    np.testing.assert_allclose(new_variance.mean(0) + new_mean.var(0), total, rtol=1e-2)
+
+
+def test_paths_that_spread_too_far_are_drawn_together():
+    mean, variance = paths(30.0)
+    new_mean, new_variance = corrected_paths(mean, variance, 0.0, np.full(20, 0.5), df=200.0)
+    np.testing.assert_allclose(new_mean.var(0), 0.25, rtol=1e-6)
+    assert new_variance.min() > 0.0
+
+
+def test_a_layer_that_changes_nothing_leaves_the_paths():
+    """No shift, the deep GP's own variance and Gaussian errors: the deep GP's own mixture."""
+    mean, variance = paths(0.3)
+    total = variance.mean(0) + mean.var(0)
+    new_mean, new_variance = corrected_paths(mean, variance, 0.0, total, df=1e9)
+    np.testing.assert_allclose(new_mean, mean, atol=1e-12)
+    np.testing.assert_allclose(new_variance, variance, rtol=1e-3)
+
+
+@pytest.mark.parametrize("df", [2.6, 5.0, 50.0])
+def test_path_scales_mix_to_a_t_distribution(df):
+    """Densities within three scales of the centre; 100 strata leave an error of two percent."""
+    scales = path_scales(100, df)
+    points = np.linspace(-3.0, 3.0, 13) * np.sqrt((df - 2.0) / df)
+    mixed = stats.norm.pdf(points[:, None], scale=np.sqrt(scales)).mean(1)
+    wanted = stats.t.pdf(points, df, scale=np.sqrt((df - 2.0) / df))
+    np.testing.assert_allclose(mixed, wanted, rtol=0.02)
+
+
+def test_any_run_of_paths_has_all_scales():
+    """Paths of one start follow one another. Without order the worst of ten runs of ten would be half of a
+    standard deviation off in most cases."""
+    scales = np.log(path_scales(100, 4.0))
+    runs = scales.reshape(10, 10).mean(1)
+    assert np.abs(runs - scales.mean()).max() < 0.45 * scales.std()
