@@ -126,7 +126,7 @@ def _deep_fit(paths: Callable[[np.ndarray], Paths], y: np.ndarray, most_freedom:
         floor = noise.mean(axis=0)
         parts.append((y[rows] - mean.mean(axis=0), function + floor, function / floor))
     residuals, total, leverage = (np.concatenate(part) for part in zip(*parts, strict=True))
-    leverage *= np.minimum(1.0, most_freedom / np.sum(leverage, axis=0))
+    leverage *= most_freedom / np.maximum(np.sum(leverage, axis=0), most_freedom)
     return _DeepFit(residuals, total, residuals * (1.0 + leverage))
 
 
