@@ -280,7 +280,7 @@ def _looks_like_safetensors(path: Path) -> bool:
 
 def _damaged(path: Path, reason: str) -> ModelFileError:
     return ModelFileError(
-        f"{path} is damaged or cut short ({reason}). Copy it again from its source, or save the model anew."
+        f"{path} is damaged or cut short ({reason}). Copy it again from its source, or make it anew."
     )
 
 

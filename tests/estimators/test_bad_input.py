@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators import base as estimator_module
+from novidgp.estimators.checks import seed_of
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
@@ -120,6 +122,59 @@ def test_inputs(inputs, message):
     if "inconsistent" not in message:
         with pytest.raises(ValueError, match=message):
             DGPClassifier().fit(inputs, LABELS)
+
+
+DATES = pd.Series(pd.date_range("2026-01-01", periods=20))
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        pd.DataFrame({"a": Y, "day": DATES}),
+        pd.DataFrame({"day": DATES.dt.tz_localize("UTC")}),
+        DATES.to_numpy()[:, None],
+        pd.DataFrame({"day": DATES - DATES[0]}),
+    ],
+)
+def test_dates_and_durations(inputs):
+    """NumPy would turn them into nanoseconds in silence, or fail with a word about promotion."""
+    with pytest.raises(TypeError, match=r"X.* holds (dates|durations)\. Turn them into numbers"):
+        DGPRegressor().fit(inputs, Y)
+    with pytest.raises(TypeError, match="y holds dates"):
+        DGPRegressor().fit(X, DATES)
+
+
+def test_objects_that_are_no_numbers():
+    with pytest.raises(ValueError, match=r"X holds text or other objects.*Period"):
+        DGPRegressor().fit(pd.DataFrame({"a": DATES.dt.to_period("D")}), Y)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [(None, "None or NaN.* in 1 of 20 rows"), (np.nan, "in 1 of 20 rows"), (7, r"'a' and 7.*astype\(str\)")],
+)
+def test_labels_without_an_order(label, message):
+    labels = np.array(["a", "b"] * 10, object)
+    labels[3] = label
+    with pytest.raises(ValueError, match=message):
+        DGPClassifier().fit(X, labels)
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 2**40, [1.5]])
+def test_seeds(seed):
+    with pytest.raises(ValueError, match="is no seed"):
+        seed_of(seed)
+
+
+def test_a_generator_is_a_seed():
+    first, second = (np.random.default_rng(3) for _ in range(2))
+    assert seed_of(first) == seed_of(second)
+    assert seed_of(first) == seed_of(second) != seed_of(np.random.default_rng(3))
+
+
+def test_sparse_inputs():
+    with pytest.raises(TypeError, match=r"toarray\(\)"):
+        DGPRegressor().fit(csr_matrix(X), Y)
 
 
 def test_one_row():

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp.checks import check_choice, check_flag, check_fraction, check_integer, check_number
@@ -24,6 +23,8 @@ from novidgp.estimators.checks import (
     check_likelihood,
     check_local,
     explain_text,
+    refuse_dates,
+    seed_of,
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.inference import METHODS, Method, make_method
@@ -41,7 +42,6 @@ from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.loop import ON_INTERRUPT, Callback, FitResult, fit
 
-LARGEST_SEED = 2**31 - 1
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
 
@@ -164,11 +164,12 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         return method
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
+        refuse_dates(X, "X")
         try:
             return validate_data(
                 self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
             )
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise explain_text(error, "X") from None
 
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
@@ -208,7 +209,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         refuse_fork()
         local = check_local(self.local, config.likelihood)
         use_compilation_cache()
-        seed = int(check_random_state(self.random_state).randint(LARGEST_SEED))
+        seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
         held_out = None
         if self.validation_fraction is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from novidgp.checks import check_choice, check_flag, check_integer
 from novidgp.local.choice import LocalSettings
@@ -19,6 +20,7 @@ from novidgp.numerics.nets import ACTIVATIONS
 MEANS = ("zero", "linear", "linear-learned")
 SHARINGS = ("auto", "separate", "shared")
 DTYPES = ("float32", "float64")
+_SEEDS = 2**31 - 1
 
 
 def check_likelihood(name: Any, task: str) -> None:
@@ -131,13 +133,61 @@ def check_regression_targets(y: np.ndarray, likelihood: str) -> None:
             raise ValueError(f"{where} holds {refusal}")
 
 
-def explain_text(error: ValueError, argument: str) -> ValueError:
-    """A clearer error where scikit-learn says that it could not convert a string."""
+def check_labels(y: Any) -> None:
+    """Refuse labels that have no order: missing ones, and text among numbers."""
+    values = np.asarray(y)
+    if y is None or values.dtype.kind != "O":
+        return
+    flat = values.ravel().tolist()
+    missing = sum(label is None or label != label for label in flat)
+    if missing:
+        raise ValueError(
+            f"y holds no label (None or NaN) in {missing} of {len(flat)} rows; drop these rows or give them "
+            "a label of their own."
+        )
+    texts = [label for label in flat if isinstance(label, str)]
+    others = [label for label in flat if not isinstance(label, str)]
+    if texts and others:
+        raise ValueError(
+            f"y mixes text and other labels ({texts[0]!r} and {others[0]!r}); make them all text: "
+            "y.astype(str)."
+        )
+
+
+def refuse_dates(values: Any, argument: str) -> None:
+    """Refuse dates and durations: their number depends on a unit that nobody chose."""
+    columns = values.items() if hasattr(values, "columns") and hasattr(values, "items") else [(None, values)]
+    for name, column in columns:
+        kind = getattr(getattr(column, "dtype", None), "kind", "")
+        if kind in ("M", "m"):
+            what = "dates" if kind == "M" else "durations"
+            where = argument if name is None else f"{argument}[{name!r}]"
+            raise TypeError(
+                f"{where} holds {what}. Turn them into numbers of a unit you choose, for example days: "
+                "(t - t.min()) / numpy.timedelta64(1, 'D')."
+            )
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed from what scikit-learn takes as `random_state`, or from a NumPy generator."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_SEEDS))
+    try:
+        return int(check_random_state(random_state).randint(_SEEDS))
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} is no seed. Pass an integer from 0 to 2**32 - 1, a NumPy "
+            "Generator or RandomState, or None."
+        ) from None
+
+
+def explain_text(error: Exception, argument: str) -> Exception:
+    """A clearer error where scikit-learn or NumPy says that something could not become a number."""
     detail = str(error)
-    if "could not convert string" not in detail:
+    if "could not convert string" not in detail and "must be a string or a real number" not in detail:
         return error
     cure = {
         "X": "Encode text columns first, for example with sklearn.preprocessing.OneHotEncoder.",
         "y": "Pass numbers, or use DGPClassifier for labels.",
     }
-    return ValueError(f"{argument} holds text ({detail}). {cure[argument]}")
+    return ValueError(f"{argument} holds text or other objects ({detail}). {cure[argument]}")

@@ -9,6 +9,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
 from novidgp.estimators.base import DGPEstimator
+from novidgp.estimators.checks import check_labels
 from novidgp.training.loop import Callback
 
 
@@ -23,6 +24,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in
         `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
+        check_labels(y)
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)

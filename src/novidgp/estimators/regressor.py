@@ -10,12 +10,18 @@ from typing import Any, Self
 import jax
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from novidgp.checks import check_integer
-from novidgp.estimators.base import LARGEST_SEED, DGPEstimator
-from novidgp.estimators.checks import check_quantiles, check_regression_targets, explain_text
+from novidgp.estimators.base import DGPEstimator
+from novidgp.estimators.checks import (
+    check_quantiles,
+    check_regression_targets,
+    explain_text,
+    refuse_dates,
+    seed_of,
+)
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -86,7 +92,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Posterior paths of a prediction.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the model.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Equal seeds give equal models.
     verbose : bool, default=None
         Progress on stderr. None shows a bar at a terminal; True also a line every ten seconds where there is
@@ -160,7 +166,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws from the predictive: `(n, n_samples)`, or `(n, t, n_samples)` for 2-d targets."""
         check_integer("n_samples", n_samples)
-        key = jax.random.key(int(check_random_state(random_state).randint(LARGEST_SEED)))
+        key = jax.random.key(seed_of(random_state))
         draws = np.moveaxis(self.predictive(X).sample(int(n_samples), key=key), 0, -1)
         return draws if self.target_ndim_ == 2 else draws[:, 0]
 
@@ -177,6 +183,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         return self._collect(X, lambda predictive, rows: predictive.log_prob(y[rows]))[0]
 
     def _check_targets(self, X, y) -> np.ndarray:
+        refuse_dates(y, "y")
         try:
             y = check_array(
                 y,
@@ -186,7 +193,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
                 input_name="y",
                 estimator=self,
             )
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise explain_text(error, "y") from None
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}; it must be (rows,) or (rows, targets).")
