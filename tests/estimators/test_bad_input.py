@@ -192,6 +192,7 @@ def _targets(value):
     ("parameters", "targets", "message"),
     [
         ({}, np.ones(20), "y is constant .* nothing to learn"),
+        ({}, 1e6 + 1e-10 * Y, "y is constant .* but for rounding.* large offset"),
         ({}, np.stack([Y, np.ones(20)], 1), r"y\[:, 1\] is constant"),
         ({}, np.stack([Y, np.full(20, np.nan)], 1), r"y\[:, 1\] holds only NaN"),
         ({}, _targets(np.nan), "Input y contains NaN in 1 of 20 rows"),

@@ -63,6 +63,12 @@ AILMENTS = {
     "one row": (healthy().head(1), "error", "", "1 row"),
     "copies": (pd.concat([healthy()] * 2), "warning", "", "copies"),
     "constant target": (sick(y=1.0), "error", "y", "constant"),
+    "target constant but for rounding": (
+        sick(y=1e6 + 1e-10 * (np.arange(ROWS) % 2)),
+        "error",
+        "y",
+        "constant",
+    ),
     "target constant as float": (sick(y=2**60 + np.arange(ROWS) % 2), "error", "y", "constant"),
     "no feature": (healthy()[["y"]], "error", "", "no feature column"),
     "no target": (sick(y=pd.Categorical([None] * ROWS)), "error", "y", "target missing"),
@@ -101,6 +107,7 @@ def test_a_table_without_an_error_can_be_encoded_and_one_with_an_error_cannot(ai
     """Whether the doctor finds an error is whether a fit refuses the table, as far as tables go."""
     frame = AILMENTS[ailment][0]
     left_to_the_estimator = {"one row", "one class", "constant target", "target constant as float"}
+    left_to_the_estimator |= {"target constant but for rounding"}
     refused = ailment in left_to_the_estimator
     try:
         inputs, target = split_target(frame, "y")

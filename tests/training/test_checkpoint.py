@@ -115,6 +115,8 @@ def test_resume_starts_where_there_is_no_file_and_refuses_a_model(tmp_path):
     [
         {"settings": None},
         {"step": "ten"},
+        {"step": 11, "verdict": None},
+        {"verdict": ""},
         {"recoveries": -1},
         {"history": ["no such array"]},
         {"notes": 3},

@@ -16,6 +16,7 @@ from novidgp.model.feature_map import FEATURE_MAP
 from novidgp.model.kernels import KERNELS, kernel_names
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.numerics.nets import ACTIVATIONS
+from novidgp.numerics.scaling import is_constant
 
 MEANS = ("zero", "linear", "linear-learned")
 SHARINGS = ("auto", "separate", "shared")
@@ -123,10 +124,10 @@ def check_regression_targets(y: np.ndarray, likelihood: str) -> None:
         observed = y[~missing[:, column], column]
         if observed.size == 0:
             raise ValueError(f"{where} holds only NaN; drop this target column.")
-        if np.ptp(observed / max(np.abs(observed).max(), np.finfo(float).tiny)) == 0.0:
+        if is_constant(observed):
             raise ValueError(
-                f"{where} is constant ({observed[0]:g} in every row); there is nothing to learn. "
-                "Check that the right column was passed as the target."
+                f"{where} is constant ({observed[0]:g} in every row, but for rounding); there is nothing to "
+                "learn. Check that the right column was passed as the target, and subtract a large offset."
             )
         refusal = LIKELIHOODS[likelihood].refusal(observed)
         if refusal is not None:

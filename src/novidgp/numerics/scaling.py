@@ -43,6 +43,11 @@ def standardiser(values: np.ndarray) -> Standardiser:
     return Standardiser(unit * centre, np.where(constant, np.inf, scale))
 
 
+def is_constant(values: np.ndarray) -> bool:
+    """Whether a column `(n,)` does not vary beyond rounding, so that it has no scale."""
+    return not np.isfinite(standardiser(values[:, None]).scale[0])
+
+
 def identity(columns: int) -> Standardiser:
     """Leaves the values as they are: labels and counts have no units."""
     return Standardiser(np.zeros(columns), np.ones(columns))

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from novidgp.numerics.scaling import is_constant
 from novidgp.tables.encode import (
     MAX_CATEGORIES,
     Kind,
@@ -284,7 +285,7 @@ def _target(column: pd.Series, kind: Kind) -> Iterator[Finding]:
     infinite = len(column) - missing - len(values)
     if infinite:
         yield Finding("error", name, f"target infinite in {infinite} rows", "drop those rows")
-    if _is_constant(values):
+    if not len(values) or is_constant(values):
         problem = (
             f"target is constant as a float ({values[0]:g})" if len(values) else "target is never finite"
         )
@@ -302,11 +303,6 @@ def _target(column: pd.Series, kind: Kind) -> Iterator[Finding]:
         cure += ", or use --likelihood student-t"
         yield Finding("warning", name, f"target is heavily skewed (skewness {skew:.1f})", cure)
     yield from _outliers(name, values, "warning", "check them, or use --likelihood student-t")
-
-
-def _is_constant(values: np.ndarray) -> bool:
-    """Whether finite floats are equal once scaled, as a fit sees them; integers beyond 2^53 may be."""
-    return not len(values) or np.ptp(values / max(np.abs(values).max(), np.finfo(float).tiny)) == 0.0
 
 
 def _classes(column: pd.Series) -> Iterator[Finding]:

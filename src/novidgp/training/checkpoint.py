@@ -5,7 +5,7 @@ import math
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from novidgp import storage
 from novidgp.checks import check_integer, check_number
 from novidgp.inference.base import Inference, State
-from novidgp.training.run import Run
+from novidgp.training.run import Run, Status
 
 
 class Checkpoint:
@@ -69,8 +69,9 @@ class Checkpoint:
         arrays, metadata = storage.load(self._path)
         try:
             return self._read(arrays, metadata, template, inference)
-        except storage.ModelFileError:
-            raise
+        except storage.ModelFileError as error:
+            named = str(self._path) in str(error)
+            raise error if named else storage.ModelFileError(f"{self._path}: {error}") from error
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise storage.ModelFileError(
                 f"{self._path} is a checkpoint that this version of novidgp cannot read ({error!r}). Start "
@@ -106,8 +107,10 @@ class Checkpoint:
         best = None
         if metadata["validated"]:
             best = storage.arrays_to_tree(jax.eval_shape(inference.fitted, template), arrays, "best")
-        check_integer("step", metadata["step"], least=0)
         check_integer("recoveries", metadata["recoveries"], least=0)
+        check_integer("step", metadata["step"], least=0)
+        if metadata["verdict"] not in (None, *get_args(Status)) or metadata["step"] > self._settings["steps"]:
+            raise ValueError(f"step={metadata['step']} or verdict={metadata['verdict']!r}")
         history = {name: arrays[f"history/{name}"] for name in metadata["history"]}
         return Run(
             state,
