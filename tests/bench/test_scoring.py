@@ -1,10 +1,12 @@
 """Scores of fitted methods, against numbers worked out by hand."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from novidgp.bench.baselines import MOST_TREES, hist_gb
+from novidgp.bench.baselines import MOST_TREES, hist_gb, local_gp, xgboost
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import COVERAGE_LEVELS, Classification, from_predictive, score, thin
 from novidgp.bench.spec import Fit
@@ -53,6 +55,21 @@ def test_boosted_trees_find_a_step(monkeypatch):
     # The noise is 0.1; rows near the step may be on the wrong side of it, at most two of 60 by an error of 2.
     assert 0.1 / 1.5 < scores["rmse"] < np.sqrt(0.1**2 + 2 * 4 / 60)
     assert 0.5 < scores["coverage90"] <= 1.0
+
+
+def test_a_local_gp_finds_a_step():
+    problem = regression_problem(rows=60)
+    scores = score(local_gp(Fit("steps", "random", 0, "local-gp"), problem), problem)
+    assert 0.1 / 1.5 < scores["rmse"] < np.sqrt(0.1**2 + 3 * 4 / 60)
+    assert 0.5 < scores["coverage90"] <= 1.0
+
+
+@pytest.mark.skipif(find_spec("xgboost") is None, reason="needs XGBoost")
+def test_xgboost_finds_a_step():
+    problem = regression_problem(rows=60)
+    with threadpool_limits(1):
+        scores = score(xgboost(Fit("steps", "random", 0, "xgboost"), problem), problem)
+    assert 0.1 / 1.5 < scores["rmse"] < np.sqrt(0.1**2 + 3 * 4 / 60)
 
 
 def test_many_rows_are_thinned_evenly():

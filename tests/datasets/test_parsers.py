@@ -87,6 +87,12 @@ def test_text_tables(tmp_path, name, columns, separator, head, target):
     assert_parsed(read(name, path), X, values[:, target])
 
 
+def test_protein_has_a_second_target_on_a_logarithmic_scale(tmp_path):
+    values = np.abs(table(10))
+    path = write_text(tmp_path / "CASP.csv", values, ",", "RMSD,F1,F2,F3,F4,F5,F6,F7,F8,F9\n", tail="\n")
+    assert_parsed(read("protein-log", path), values[:, 1:], np.log(1.0 + values[:, 0]))
+
+
 def test_space_around_the_rows_and_dos_line_ends_do_not_matter(tmp_path):
     values = table(7)
     rows = ["  " + "   ".join(f"{value:g}" for value in row) + " \r\n" for row in values]

@@ -32,20 +32,24 @@ def dense_kernel(gp, x, z):
     )
 
 
+def noise(gp, deep_variance):
+    return 1e-4 * np.exp(gp.log_variance).sum() + np.exp(gp.log_noise) + np.exp(gp.log_share) * deep_variance
+
+
 def exact(gp, rows, inputs):
-    noise = np.exp(gp.log_noise) + np.exp(gp.log_share) * rows.deep_variance
+    diagonal = np.diag(noise(gp, rows.deep_variance))
     cross = dense_kernel(gp, inputs, rows.inputs)
-    weights = np.linalg.solve(dense_kernel(gp, rows.inputs, rows.inputs) + np.diag(noise), cross.T).T
+    weights = np.linalg.solve(dense_kernel(gp, rows.inputs, rows.inputs) + diagonal, cross.T).T
     prior = np.sum(np.exp(gp.log_variance))
     return weights @ rows.residuals, prior - np.sum(weights * cross, axis=1)
 
 
 def test_with_all_rows_as_neighbours_it_is_the_exact_gp(gp, rows):
-    """The jitter of double precision, 1e-8 of the variance, is the only difference."""
     inputs = np.random.default_rng(1).normal(size=(7, COLUMNS))
     conditioned = ConditionedGP(gp, rows)
-    mean, variance = conditioned.moments(inputs, conditioned.nearest(inputs, ROWS))
+    mean, variance = conditioned.moments(inputs, np.zeros(7), conditioned.nearest(inputs, ROWS))
     wanted = exact(gp, rows, inputs)
+    variance = variance - noise(gp, 0.0)
     np.testing.assert_allclose(mean, wanted[0], atol=1e-6)
     np.testing.assert_allclose(variance, wanted[1], atol=1e-6)
 
@@ -54,7 +58,8 @@ def test_leaving_a_row_out_is_a_gp_without_it(gp, rows):
     numbers = np.arange(ROWS)
     conditioned = ConditionedGP(gp, rows)
     found = conditioned.nearest_others(numbers, ROWS)
-    mean, variance = conditioned.moments(rows.inputs, found)
+    mean, variance = conditioned.moments(rows.inputs, rows.deep_variance, found)
+    variance = variance - noise(gp, rows.deep_variance)
     for number in numbers:
         others = numbers != number
         rest = Rows(rows.inputs[others], rows.residuals[others], rows.deep_variance[others])
@@ -88,9 +93,11 @@ def test_a_prediction_does_not_depend_on_the_rows_beside_it(gp, rows):
     """To the last bit, and across the blocks of the compiled program."""
     inputs = np.random.default_rng(1).normal(size=(600, COLUMNS))
     conditioned = ConditionedGP(gp, rows)
-    together = conditioned.moments(inputs, conditioned.nearest(inputs, 8))
+    spread = np.random.default_rng(2).uniform(size=600)
+    together = conditioned.moments(inputs, spread, conditioned.nearest(inputs, 8))
     for number in (0, 511, 512, 599):
-        alone = conditioned.moments(inputs[[number]], conditioned.nearest(inputs[[number]], 8))
+        one_row = inputs[[number]]
+        alone = conditioned.moments(one_row, spread[[number]], conditioned.nearest(one_row, 8))
         for one, all_ in zip(alone, together, strict=True):
             assert one[0] == all_[number]
 
@@ -99,11 +106,11 @@ def test_twins_are_one_point(gp):
     """Neighbours that agree in everything but noise: the mean is that of their average."""
     inputs = np.zeros((30, COLUMNS))
     rows = Rows(inputs, np.linspace(-1.0, 3.0, 30), np.full(30, 0.25))
-    mean, variance = ConditionedGP(gp, rows).moments(inputs[:1], np.arange(30)[None])
-    noise, prior = 0.05 + 0.2 * 0.25, 0.9
-    shrink = prior / (prior + noise / 30)
+    mean, variance = ConditionedGP(gp, rows).moments(inputs[:1], np.full(1, 0.25), np.arange(30)[None])
+    own, prior = noise(gp, 0.25), 0.9
+    shrink = prior / (prior + own / 30)
     np.testing.assert_allclose(mean, shrink * 1.0, atol=1e-6)
-    np.testing.assert_allclose(variance, prior - prior * shrink, atol=1e-6)
+    np.testing.assert_allclose(variance, prior - prior * shrink + own, atol=1e-6)
 
 
 def test_it_starts_with_the_variance_of_the_errors():

@@ -1,4 +1,4 @@
-"""Baselines of other libraries: scikit-learn's exact GP and boosted trees, GPyTorch's deep GP.
+"""Baselines: exact GP and boosted trees of scikit-learn, XGBoost, GPyTorch's deep GP, a local GP on its own.
 
 A baseline is a function of a fit and its problem that returns the fitted method, ready to be scored.
 """
@@ -6,6 +6,7 @@ A baseline is a function of a fit and its problem that returns the fitted method
 import importlib.util
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -16,17 +17,20 @@ from novidgp.bench.spec import Fit
 from novidgp.prediction.scores import Gaussian
 
 EXACT_GP_ROWS = 2_000
+_XGBOOST = {"subsample": 0.8, "colsample_bytree": 0.8, "objective": "reg:squarederror"}
 MOST_TREES = {"regression": 500, "classification": 200}
 
 
 def unavailable_reason(fit: Fit, task: str, rows: int) -> str | None:
     """Why a baseline cannot be run; None if it can."""
-    if fit.method in ("exact-gp", "gpytorch-dsvi") and task == "classification":
+    if fit.method in ("exact-gp", "local-gp", "xgboost", "gpytorch-dsvi") and task == "classification":
         return f"{fit.method} is for regression"
     if fit.method == "exact-gp" and rows > EXACT_GP_ROWS:
         return f"exact-gp is for at most {EXACT_GP_ROWS:,} rows, and {fit.dataset} has {rows:,}"
     if fit.method == "gpytorch-dsvi" and importlib.util.find_spec("gpytorch") is None:
         return "gpytorch-dsvi needs GPyTorch: pip install 'novidgp[peers]'"
+    if fit.method == "xgboost" and importlib.util.find_spec("xgboost") is None:
+        return "xgboost needs XGBoost: pip install 'novidgp[trees]'"
     return None
 
 
@@ -104,6 +108,38 @@ def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
     return from_predictive(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
 
 
+def local_gp(fit: Fit, problem: Problem) -> Regression:
+    """The local layer of a model that knows nothing: a GP through nearest rows (Allison et al. 2023)."""
+    from novidgp.bench.local_gp import fit_local_gp
+
+    return from_predictive(fit_local_gp(problem.X, problem.y, seed=fit.seed))
+
+
+def xgboost(fit: Fit, problem: Problem) -> Regression:
+    """XGBoost; depth, learning rate and number of trees by 5-fold cross-validation on the training rows.
+
+    The predictive is a Gaussian with the standard deviation of the held-out residuals.
+    """
+    import xgboost  # an optional dependency
+
+    data = xgboost.DMatrix(problem.X, problem.y)
+    best: tuple[float, int, dict[str, Any]] = (np.inf, 1, {})
+    for depth, rate, least in product((4, 7, 10), (0.03, 0.1), (1, 5)):
+        options = {"max_depth": depth, "eta": rate, "min_child_weight": least, **_XGBOOST, "seed": fit.seed}
+        found = xgboost.cv(
+            options, data, 2_000, nfold=5, seed=fit.seed, early_stopping_rounds=30, as_pandas=False
+        )
+        errors = cast(dict[str, list[float]], found)["test-rmse-mean"]
+        best = min(best, (errors[-1], len(errors), options), key=lambda entry: entry[0])
+    sd, count, options = best
+    trees = xgboost.train(options, data, count)
+
+    def predictive(X):
+        return Gaussian(trees.predict(xgboost.DMatrix(X)), np.full(len(X), sd))
+
+    return from_predictive(predictive)
+
+
 def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:
     """GPyTorch's two-layer deep GP by DSVI."""
     from novidgp.bench.gpytorch_dsvi import fit_dsvi  # an optional dependency
@@ -113,6 +149,8 @@ def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:
 
 FITTERS: dict[str, Callable[[Fit, Problem], Regression | Classification]] = {
     "exact-gp": exact_gp,
+    "local-gp": local_gp,
     "hist-gb": hist_gb,
+    "xgboost": xgboost,
     "gpytorch-dsvi": gpytorch_dsvi,
 }

@@ -5,8 +5,9 @@ import json
 from typing import Any, NamedTuple
 
 KEY_LENGTH = 16
-BASELINES = {"exact-gp": None, "hist-gb": None, "gpytorch-dsvi": 2}
-"""Methods of other libraries and their number of layers; their other settings are fixed."""
+BASELINES = {"exact-gp": None, "local-gp": None, "hist-gb": None, "xgboost": None, "gpytorch-dsvi": 2}
+"""Methods of other libraries, and our local layer on its own, with their number of layers; their other
+settings are fixed."""
 
 
 class Fit(NamedTuple):
@@ -49,7 +50,7 @@ class Fit(NamedTuple):
 
     @property
     def baseline(self) -> bool:
-        """Whether the method is from another library."""
+        """Whether the method is no deep GP of ours."""
         return self.method in BASELINES
 
     def __str__(self) -> str:

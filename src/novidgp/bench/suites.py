@@ -16,6 +16,7 @@ UCI = ("boston", "energy", "power", "concrete", "yacht", "qsar", "protein", "kin
 FOUR = ("concrete", "energy", "boston", "kin8nm")
 """The four sets of the paper's table of inducing points."""
 DEEP = ("novi", "dsvi", "sghmc", "ipvi", "iwvi", "iwvi-dreg", "ml")
+PEERS = ("exact-gp", "hist-gb", "gpytorch-dsvi")
 PAPER_MODEL = {"hidden_dim": 10, "mean": "zero", "kernel_sharing": "shared"}
 """The paper's deep GP: ten hidden units, no mean functions."""
 
@@ -113,7 +114,7 @@ SUITES = {
             "RMSE and NLL by depth on the eight sets of the paper's Figure 2, in units of the training "
             "target's standard deviation.",
             datasets=UCI,
-            methods=(*DEEP, *BASELINES),
+            methods=(*DEEP, *PEERS),
             layers=(2, 3, 4, 5),
             paper="uci",
         ),
@@ -122,9 +123,19 @@ SUITES = {
             "Additional regression",
             "The two further sets of the paper's appendix.",
             datasets=("estate", "elevators"),
-            methods=(*DEEP, *BASELINES),
+            methods=(*DEEP, *PEERS),
             layers=(2, 3, 4, 5),
             paper="additional",
+        ),
+        Suite(
+            "local",
+            "The local last layer",
+            "The default with and without its local layer, a local GP on its own, and boosted trees. The "
+            "target of protein-log is the logarithm of protein's.",
+            datasets=(*UCI, "elevators", "protein-log"),
+            methods=("novi", "local-gp", "hist-gb", "xgboost"),
+            variants=(Variant("deep GP alone", {"local": False}), Variant("local layer", {"local": "auto"})),
+            scores=("rmse", "nll", "coverage90", "seconds_fit"),
         ),
         Suite(
             "large",
@@ -264,7 +275,7 @@ SUITES = {
             "Random against contiguous splits",
             "The last tenth of a file is not a random tenth: what that does to RMSE.",
             datasets=("boston", "concrete"),
-            methods=("novi", "dsvi", *BASELINES),
+            methods=("novi", "dsvi", *PEERS),
             protocols=("random", "contiguous"),
             paper="uci",
         ),

@@ -157,6 +157,12 @@ def _table(raw: RawFiles, target: int = -1) -> Arrays:
     return _split(_numbers(raw, _text_table(raw, _only(raw))), target)
 
 
+def _log_protein(raw: RawFiles) -> Arrays:
+    """`log(1 + RMSD)`, the target of half of the literature."""
+    X, y = _table(raw, target=0)
+    return X, np.log1p(y)
+
+
 def _workbook(raw: RawFiles, target: int = -1, drop: tuple[int, ...] = ()) -> Arrays:
     return _split(_numbers(raw, _sheet(raw, _only(raw))), target, drop)
 
@@ -278,6 +284,7 @@ PARSERS: dict[str, Parser] = {
     "yacht": _table,
     "qsar": _table,
     "protein": partial(_table, target=0),
+    "protein-log": _log_protein,
     "kin8nm": _table,
     "estate": partial(_workbook, drop=(0,)),
     "elevators": _elevators,

@@ -86,6 +86,17 @@ REGRESSION = (
         fingerprint=Fingerprint((45730, 9), 7.748528, 6.118245, feature_mean=153948.0, feature_sd=468711.9),
     ),
     DatasetInfo(
+        name="protein-log",
+        task="regression",
+        target="log(1 + RMSD) of protein's file: exact GPs and their approximations are often compared on it",
+        licence=CC_BY,
+        citation="Rana (2013), Physicochemical properties of protein tertiary structure",
+        source=f"{UCI}/dataset/265/physicochemical+properties+of+protein+tertiary+structure",
+        files=("CASP.csv",),
+        urls=(f"{UCI}/static/public/265/physicochemical+properties+of+protein+tertiary+structure.zip",),
+        fingerprint=Fingerprint((45730, 9), 1.891191, 0.7730036, feature_mean=153948.0, feature_sd=468711.9),
+    ),
+    DatasetInfo(
         name="kin8nm",
         task="regression",
         target="distance of the robot arm's end from a target",

@@ -4,7 +4,8 @@
 
 a sum of a Matern-1/2 and a Matern-3/2 kernel, so that training chooses the roughness. The noise variance of a
 row is `s + w v`, where `v` is the deep GP's own predictive variance there: densities keep what the deep GP
-knows about where it errs. Errors have a t distribution.
+knows about where it errs. It is never below a ten-thousandth of the kernel's variance, so that twins with
+other targets surprise nobody, and single precision can factorise. Errors have a t distribution.
 """
 
 import math
@@ -24,7 +25,8 @@ Values = Array | np.ndarray
 LEAST_DF = 2.5
 """Degrees of freedom stay above this, so that the variance is finite."""
 _ROOT_3 = math.sqrt(3.0)
-_JITTER = {"float32": 1e-4, "float64": 1e-8}
+_LEAST_NOISE = 1e-4
+"""In units of the kernel's variance."""
 _LEAST_VARIANCE = 1e-12
 
 
@@ -67,15 +69,16 @@ class LocalGP(eqx.Module):
 
     def noise(self, deep_variance: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The noise variance of rows where the deep GP has this predictive variance."""
-        return jnp.exp(self.log_noise) + jnp.exp(self.log_share) * deep_variance
+        least = _LEAST_NOISE * self.variance
+        return least + jnp.exp(self.log_noise) + jnp.exp(self.log_share) * deep_variance
 
     def conditional(self, hoods: Neighbourhoods) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Mean and variance of the function at rows, given their neighbours."""
         own, mutual = squared_distances(hoods.offsets * jnp.exp(-self.log_lengthscale))
-        prior = self.variance
-        diagonal = self.noise(hoods.deep_variance) + _JITTER[own.dtype.name] * prior
-        covariance = self.covariance(mutual) + jnp.eye(own.shape[1], dtype=own.dtype) * diagonal[:, None, :]
-        mean, variance = condition(covariance, self.covariance(own), prior, hoods.residuals)
+        noise = jnp.eye(own.shape[1], dtype=own.dtype) * self.noise(hoods.deep_variance)[:, None, :]
+        mean, variance = condition(
+            self.covariance(mutual) + noise, self.covariance(own), self.variance, hoods.residuals
+        )
         return mean, jnp.maximum(variance, _LEAST_VARIANCE)
 
     def log_density(self, error: Float[Array, " n"], variance: Float[Array, " n"]) -> Float[Array, " n"]:

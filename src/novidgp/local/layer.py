@@ -39,9 +39,8 @@ class LocalTarget:
 
     def shift(self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray):
         """Shift of the mean and total variance of y, `(m,)`, given the rows `found` `(m, k)`."""
-        mean, variance = self.conditioned.moments(inputs, found)
-        noise = np.exp(self.conditioned.gp.log_noise) + np.exp(self.conditioned.gp.log_share) * deep_variance
-        return mean, self.calibration * (variance + noise)
+        mean, variance = self.conditioned.moments(inputs, deep_variance, found)
+        return mean, self.calibration * variance
 
 
 @dataclass(frozen=True, eq=False)

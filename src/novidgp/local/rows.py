@@ -61,19 +61,23 @@ class ConditionedGP:
         """Numbers `(m, k)` of the rows nearest to the rows with the numbers `rows`, themselves left out."""
         return self._index.nearest_others(self._scaled, rows, min(count, len(self.rows) - 1))
 
-    def moments(self, inputs: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance `(m,)` of the function at `inputs`, given the rows `found`."""
+    def moments(
+        self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance `(m,)` of residuals at `inputs`, noise included, given the rows `found`."""
         parts = []
         with precision("float64"), single_threaded_lapack():
             gp = jax.device_put(self.gp)
             for start in range(0, len(inputs), _BLOCK):
                 block = np.minimum(np.arange(start, start + _BLOCK), len(inputs) - 1)
-                moments = _conditional(gp, self.rows.neighbourhoods(inputs[block], found[block]))
+                hoods = self.rows.neighbourhoods(inputs[block], found[block])
+                moments = _predict(gp, hoods, on_device(deep_variance[block]))
                 parts.append(np.stack(moments)[:, : len(inputs) - start])
         mean, variance = np.concatenate(parts, axis=1)
         return mean, variance
 
 
 @jax.jit
-def _conditional(gp: LocalGP, hoods: Neighbourhoods):
-    return gp.conditional(hoods)
+def _predict(gp: LocalGP, hoods: Neighbourhoods, deep_variance):
+    mean, variance = gp.conditional(hoods)
+    return mean, variance + gp.noise(deep_variance)
