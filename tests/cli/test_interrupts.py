@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from novidgp import load_model
+from novidgp.cli.interrupts import heed_termination
 from novidgp.storage import load
 from support.commands import houses
 from support.processes import Process
@@ -74,3 +75,17 @@ def test_an_interrupted_benchmark_of_ours_stops_too(tmp_path, number):
     assert returned == 128 + number
     assert "the same command goes on from there" in told
     assert "Traceback" not in told
+
+
+def test_a_signal_in_the_garbage_collector_comes_a_moment_later():
+    """JAX has a callback there, whose exceptions are printed and dropped."""
+
+    def _xla_gc_callback():
+        signal.raise_signal(signal.SIGTERM)
+
+    def collect():
+        _xla_gc_callback()
+        time.sleep(5.0)
+
+    with heed_termination(), pytest.raises(KeyboardInterrupt):
+        collect()

@@ -47,12 +47,20 @@ OF_THE_METHOD = (
 learns."""
 
 
+def not_held(estimator):
+    """Equal predictions after training need equal starts, and k-means has others on repeated rows. That the
+    bound and its gradients are those of repeated rows is shown in test_weights.py."""
+    return {"check_sample_weight_equivalence_on_dense_data": "k-means starts elsewhere on repeated rows"}
+
+
 @pytest.fixture(scope="module")
 def fitted(curve):
     return DGPRegressor(**SMALL | {"num_layers": 2, "num_inducing": 10}, random_state=0).fit(*curve)
 
 
-@parametrize_with_checks([DGPRegressor(**CHEAPEST), DGPClassifier(**CHEAPEST)])
+@parametrize_with_checks(
+    [DGPRegressor(**CHEAPEST), DGPClassifier(**CHEAPEST)], expected_failed_checks=not_held
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -71,7 +79,7 @@ def test_scikit_learn_contract_of_the_default_method(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)])
+@parametrize_with_checks([DGPRegressor(**DEFAULT), DGPClassifier(**DEFAULT)], expected_failed_checks=not_held)
 def test_the_whole_scikit_learn_contract_of_the_default_method(estimator, check):
     check(estimator)
 

@@ -37,9 +37,8 @@ def bound(model, h, batch, shift, mean, scale):
     """The terms of the evidence bound that the last layer's Gaussian enters."""
     v = mean + jnp.einsum("pij,kjp->kip", scale, shift)
     moments = model.layers[-1].conditional(h, v, scale)
-    data = model.total(
-        model.data_term(moments, batch.y, bound="expected_log", key=jax.random.key(0)), NUM_DATA
-    )
+    rows = model.data_term(moments, batch.y, bound="expected_log", key=jax.random.key(0))
+    data = model.total(rows, batch, NUM_DATA)
     prior = -0.5 * jnp.mean(jnp.sum(v * v, axis=(1, 2))) - 0.5 * jnp.sum(scale**2)
     return jnp.mean(data) + prior + jnp.sum(jnp.log(jnp.diagonal(scale, axis1=-2, axis2=-1)))
 

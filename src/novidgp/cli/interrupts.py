@@ -6,29 +6,45 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
 
 _received: list[int] = []
+_GC_CALLBACK = "_xla_gc_callback"
+_MOMENT = 0.02
 
 
 @contextmanager
 def heed_termination() -> Iterator[None]:
-    """A block in which SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    """A block in which SIGTERM raises KeyboardInterrupt, as Ctrl-C does, and neither is lost.
+
+    A shell starts its background processes deaf to Ctrl-C, and they stay so.
+    """
     _received.clear()
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _terminate(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; a moment later in JAX's callback of the garbage collector, where it would be
+    printed and dropped."""
     _received.append(number)
+    place = frame
+    while place is not None:
+        if place.f_code.co_name == _GC_CALLBACK:
+            threading.Timer(_MOMENT, os.kill, [os.getpid(), number]).start()
+            return
+        place = place.f_back
     raise KeyboardInterrupt
 
 

@@ -109,7 +109,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.diagnose = diagnose
 
     @abc.abstractmethod
-    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Iterable[Callback] = (),
+        chunk: int = 100,
+    ) -> Self:
         """Fit the model to rows `X` and targets `y`."""
 
     def save(
@@ -201,11 +209,12 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         method: Method,
         config: ModelConfig,
         *,
+        weight: np.ndarray | None,
         scale_targets: bool,
         callbacks: Iterable[Callback],
         chunk: int,
     ) -> None:
-        """Scale, build, train, and keep the result. `y` is `(n, t)`."""
+        """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
         local = check_local(self.local, config.likelihood)
         use_compilation_cache()
@@ -214,7 +223,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         held_out = None
         if self.validation_fraction is not None:
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
-            X, y, held_out = X[kept], y[kept], (X[held], y[held])
+            held_out = _rows(held, X, y, weight)
+            X, y, weight = _rows(kept, X, y, weight)
         if config.num_inducing > len(X):
             warnings.warn(
                 f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
@@ -222,20 +232,23 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 stacklevel=3,
             )
             config = config._replace(num_inducing=len(X))
-        inputs = standardiser(X)
-        targets = standardiser(y) if scale_targets else identity(y.shape[1])
+        inputs = standardiser(X, weight)
+        targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
         scaled = inputs.inputs(X), targets.targets(y)
         full_batch = len(X) <= self.batch_size
-        rows = pad_rows(*scaled) if full_batch else scaled
+        rows = scaled if weight is None else (*scaled, weight)
+        rows = pad_rows(*rows) if full_batch else rows
         steps, starts = int(self.max_steps), int(self.starts)
 
-        def batch(X, y):
-            return Batch(on_device(X, config.dtype), on_device(y, config.dtype))
+        def batch(*columns):
+            return Batch(*(on_device(part, config.dtype) for part in columns))
 
         with precision(config.dtype):
             validation = None
             if held_out is not None:
-                validation = batch(inputs.inputs(held_out[0]), targets.targets(held_out[1]))
+                held_X, held_y, held_weight = held_out
+                held_rows = inputs.inputs(held_X), targets.targets(held_y)
+                validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
             result = fit(
                 starting_models(config, scaled[0], key=streams.key("model"), starts=starts),
                 method,
@@ -333,3 +346,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             for part, function in zip(parts, functions, strict=True):
                 part.append(function(predictive, rows))
         return [np.concatenate(part) for part in parts]
+
+
+def _rows(index: np.ndarray, *arrays: np.ndarray | None) -> tuple[Any, ...]:
+    """The same rows of several arrays, some of which may not be there."""
+    return tuple(None if array is None else array[index] for array in arrays)

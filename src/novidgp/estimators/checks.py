@@ -134,6 +134,35 @@ def check_regression_targets(y: np.ndarray, likelihood: str) -> None:
             raise ValueError(f"{where} holds {refusal}")
 
 
+def check_weights(weights: Any, rows: int) -> np.ndarray | None:
+    """The weights of the rows as a column `(n, 1)`, refused where they are no numbers of at least zero."""
+    if weights is None:
+        return None
+    values = np.asarray(weights, np.float64)
+    if values.ndim == 0:
+        values = np.full(rows, float(values))
+    if values.shape != (rows,):
+        raise ValueError(f"sample_weight has shape {values.shape}; pass one weight for each of {rows} rows.")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise ValueError("sample_weight holds negative numbers, NaN or infinity; weights are 0 or more.")
+    if (values > 0).sum() < 2:
+        raise ValueError(
+            "sample_weight is zero in all rows but one, or in all; at least two rows must count."
+        )
+    return values[:, None]
+
+
+def weighted_rows(
+    X: np.ndarray, y: np.ndarray, weights: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The rows that count, and how often each does `(n, 1)`; None if all do once."""
+    weight = check_weights(weights, len(X))
+    if weight is None:
+        return X, y, None
+    kept = weight[:, 0] > 0
+    return X[kept], y[kept], weight[kept]
+
+
 def check_labels(y: Any) -> None:
     """Refuse labels that have no order: missing ones, and text among numbers."""
     values = np.asarray(y)

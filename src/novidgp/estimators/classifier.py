@@ -9,7 +9,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
 from novidgp.estimators.base import DGPEstimator
-from novidgp.estimators.checks import check_labels
+from novidgp.estimators.checks import check_labels, weighted_rows
 from novidgp.training.loop import Callback
 
 
@@ -20,13 +20,22 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     (probit link, two classes), `softmax`, or `auto`, which takes the first for two classes and the second for
     more; and `classes_` holds the labels."""
 
-    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
-        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Callbacks as in
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Iterable[Callback] = (),
+        chunk: int = 100,
+    ) -> Self:
+        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Weights and callbacks as in
         `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
         check_labels(y)
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
+        X, y, weight = weighted_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
@@ -43,7 +52,8 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         self.target_ndim_ = 1
         config = self._config(likelihood, num_targets=1, num_classes=count)
         targets = labels.astype(np.float64)[:, None]
-        self._train(X, targets, method, config, scale_targets=False, callbacks=callbacks, chunk=chunk)
+        options = {"scale_targets": False, "callbacks": callbacks, "chunk": chunk}
+        self._train(X, targets, method, config, weight=weight, **options)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -21,6 +21,7 @@ from novidgp.estimators.checks import (
     explain_text,
     refuse_dates,
     seed_of,
+    weighted_rows,
 )
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
@@ -125,23 +126,33 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Names of these columns, if they had names.
     """
 
-    def fit(self, X: Any, y: Any, *, callbacks: Iterable[Callback] = (), chunk: int = 100) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Iterable[Callback] = (),
+        chunk: int = 100,
+    ) -> Self:
         """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN.
 
+        A row of `sample_weight` `(n,)` 2 counts as two equal rows, and one of weight 0 is left out.
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
         """
         method = self._check_parameters("regression")
         X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim
-        y = y.reshape(len(y), -1)
+        X, y, weight = weighted_rows(X, y.reshape(len(y), -1), sample_weight)
         likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
         check_regression_targets(y, likelihood)
         config = self._config(likelihood, num_targets=y.shape[1])
         scale_targets = LIKELIHOODS[likelihood].scales_targets
         if not scale_targets:
             config = config._replace(count_rate=max(float(np.nanmean(y)), 1e-3))
-        self._train(X, y, method, config, scale_targets=scale_targets, callbacks=callbacks, chunk=chunk)
+        options = {"scale_targets": scale_targets, "callbacks": callbacks, "chunk": chunk}
+        self._train(X, y, method, config, weight=weight, **options)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:

@@ -80,7 +80,8 @@ def closed_form_gaussian(
     paths = basis.shape[1] // len(batch.y)
     basis = jnp.sqrt(layer.kernel.variance())[:, None, None] * basis
     observed = jnp.isfinite(batch.y).astype(basis.dtype)
-    weight = row_weight(num_data, len(batch.y)) / paths * observed / likelihood.variance
+    counted = observed if batch.weight is None else observed * batch.weight
+    weight = row_weight(num_data, len(batch.y)) / paths * counted / likelihood.variance
 
     def average(old, new):
         return old + weight_of_batch * (new - old)

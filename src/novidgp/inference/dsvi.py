@@ -38,7 +38,7 @@ def evidence_lower_bound(
     assert isinstance(posterior, GaussianPosterior)
     moments = posterior.propagate(model, batch.x, num_paths if len(model.layers) > 1 else 1, key=path_key)
     rows = model.data_term(moments, batch.y, bound="expected_log", key=likelihood_key)
-    data = model.total(jnp.mean(rows, axis=0), num_data)
+    data = model.total(jnp.mean(rows, axis=0), batch, num_data)
     return data - kl_divergence(model, posterior), data
 
 

@@ -119,7 +119,8 @@ def importance_bound(
     weights."""
     ratios = log_ratios(fitted, batch, w, proposal, count, key=key)
     rows = jax.nn.logsumexp(ratios, axis=0) - np.log(count)
-    data = fitted.model.total(jnp.mean(rows.reshape(copies, -1), axis=0), num_data)
+    rows = jnp.mean(rows.reshape(copies, -1), axis=0)
+    data = fitted.model.total(rows, jax.tree.map(lambda a: a[: len(rows)], batch), num_data)
     return data - kl_divergence(*_gaussian(fitted)), (data, jax.nn.softmax(ratios, axis=0))
 
 
@@ -196,7 +197,7 @@ class AbstractIWVI(Method):
             return IWVIState(fitted, encoder, fitted_optimiser.init(fitted), encoder_opt)
 
         def step(state, batch: Batch, *, key):
-            rows = Batch(*(jnp.tile(a, (self.num_paths, 1)) for a in batch))
+            rows = jax.tree.map(lambda a: jnp.tile(a, (self.num_paths, 1)), batch)
             value, (data, weights), (fitted_gradient, encoder_gradient) = bound_gradients(
                 state.fitted,
                 state.encoder,

@@ -34,6 +34,8 @@ class Batch(NamedTuple):
 
     x: Float[Array, "n d"]
     y: Float[Array, "n t"]
+    weight: Float[Array, "n 1"] | None = None
+    """How often each row counts: a row of weight 2 is two equal rows. None is once."""
 
 
 class DGP(eqx.Module):
@@ -192,11 +194,12 @@ class DGP(eqx.Module):
         """`log_likelihood` where the last layer's inputs `h`, and perhaps its basis there, are known."""
         moments = self.last_layer(h, repeat_draws(v, num_paths), scales=scales, basis=basis)
         rows = self.data_term(moments, batch.y, bound=bound, num_paths=num_paths, key=key)
-        return self.total(rows, num_data)
+        return self.total(rows, batch, num_data)
 
     @staticmethod
-    def total(rows: Float[Array, "*k n"], num_data: Count) -> Float[Array, "*k"]:
-        """The sum over a minibatch, scaled to the training set."""
+    def total(rows: Float[Array, "*k n"], batch: Batch, num_data: Count) -> Float[Array, "*k"]:
+        """The weighted sum over a minibatch, scaled to the training set."""
+        rows = rows if batch.weight is None else rows * batch.weight[:, 0]
         return row_weight(num_data, rows.shape[-1]) * jnp.sum(rows, axis=-1)
 
     def log_joint(

@@ -30,14 +30,20 @@ class Standardiser(NamedTuple):
             return np.clip((values - self.shift) / self.scale, -1e15, 1e15)
 
 
-def standardiser(values: np.ndarray) -> Standardiser:
-    """The standardiser of the columns of `values`; NaN entries do not count."""
+def standardiser(values: np.ndarray, weight: np.ndarray | None = None) -> Standardiser:
+    """The standardiser of the columns of `values`; NaN entries do not count, others as often as their row's
+    `weight` `(n, 1)` says."""
     values = np.asarray(values, np.float64)
     magnitude = np.nanmax(np.abs(values), axis=0)
     unit = np.where(magnitude > 0, magnitude, 1.0)
     relative = values / unit
-    centre = np.nanmean(relative, axis=0)
-    spread = np.nanstd(relative, axis=0)
+    if weight is None:
+        centre, spread = np.nanmean(relative, axis=0), np.nanstd(relative, axis=0)
+    else:
+        share = np.where(np.isnan(relative), 0.0, weight)
+        share = share / share.sum(0)
+        centre = np.nansum(share * relative, axis=0)
+        spread = np.sqrt(np.nansum(share * (relative - centre) ** 2, axis=0))
     scale = unit * np.where(spread > 0, spread, 1.0)
     constant = (spread <= 16 * np.finfo(np.float64).eps) | (scale < np.finfo(np.float64).tiny)
     return Standardiser(unit * centre, np.where(constant, np.inf, scale))

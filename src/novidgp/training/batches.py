@@ -20,13 +20,14 @@ def hold_out(count: int, fraction: float, rng: np.random.Generator) -> tuple[np.
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def pad_rows(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows up to a multiple of 64. Padding has no targets. Sets of similar size then share one compiled
-    step."""
+def pad_rows(inputs: np.ndarray, targets: np.ndarray, *weights: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Rows up to a multiple of 64. Padding has no targets and no weight. Sets of similar size then share one
+    compiled step."""
     missing = -len(inputs) % _ROW_MULTIPLE
     return (
         np.concatenate([inputs, np.repeat(inputs[:1], missing, axis=0)]),
         np.concatenate([targets, np.full((missing, targets.shape[1]), np.nan)]),
+        *(np.concatenate([weight, np.zeros((missing, 1))]) for weight in weights),
     )
 
 

@@ -134,7 +134,7 @@ def fit(
     method = Prepared(method) if isinstance(method, Inference) else method
     num_data = len(data.x) if num_data is None else num_data
     plan = make_plan(method, num_data, starts=starts)
-    data = Batch(*map(on_device, data))
+    data = jax.tree.map(on_device, data)
     stopped: Status | None = None
     interrupt = None
     with deferred_signals() as signals, single_threaded_lapack():
@@ -238,8 +238,8 @@ class _Job:
             "batch_size": self.batch_size,
             "seed": digest(jax.random.key_data(self.key)),
             "chunk": self.chunk,
-            "training data": digest(*self.data),
-            "validation data": None if self.validation is None else digest(*self.validation),
+            "training data": digest(*jax.tree.leaves(self.data)),
+            "validation data": digest(*jax.tree.leaves(self.validation)) if self.validation else None,
             "method or model": digest(np.frombuffer(program.as_text().encode(), np.uint8)),
         }
 

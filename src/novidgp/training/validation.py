@@ -18,24 +18,31 @@ _BLOCK_ROWS = 256
 
 def scorer(validation: Batch, key: PRNGKeyArray) -> Callable[[Fitted], float]:
     """The negative log predictive density per row, with the same noise every time, so that scores compare."""
-    x, y = map(np.asarray, validation)
+    x, y = np.asarray(validation.x), np.asarray(validation.y)
+    counted = np.isfinite(y).any(axis=1).astype(y.dtype)[:, None]
+    weight = counted if validation.weight is None else counted * np.asarray(validation.weight)
+    total = float(weight.sum())
     rows = min(_BLOCK_ROWS, len(x))
     padding = -len(x) % rows
-    observed = int(np.isfinite(y).any(axis=1).sum())
     x = np.concatenate([x, np.repeat(x[:1], padding, axis=0)])
     y = np.concatenate([y, np.full((padding, y.shape[1]), np.nan, y.dtype)])
-    blocks = [jnp.asarray(a.reshape(-1, rows, a.shape[1])) for a in (x, y)]
-    return lambda fitted: -float(_log_likelihood(fitted, *blocks, key)) / observed
+    weight = np.concatenate([weight, np.zeros((padding, 1), y.dtype)])
+    blocks = [jnp.asarray(a.reshape(-1, rows, a.shape[1])) for a in (x, y, weight)]
+    return lambda fitted: -float(_log_likelihood(fitted, *blocks, key)) / total
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def _log_likelihood(
-    fitted: Fitted, x: Float[Array, "b n d"], y: Float[Array, "b n t"], key: PRNGKeyArray
+    fitted: Fitted,
+    x: Float[Array, "b n d"],
+    y: Float[Array, "b n t"],
+    weight: Float[Array, "b n 1"],
+    key: PRNGKeyArray,
 ) -> Float[Array, ""]:
-    """`sum_n log mean_s p(y_n | path s)`, over all members and over blocks of rows."""
+    """`sum_n w_n log mean_s p(y_n | path s)`, over all members and over blocks of rows."""
 
     def block(rows):
-        x, y, key = rows
+        x, y, weight, key = rows
         path_key, likelihood_key = jax.random.split(key)
 
         def member(fitted):
@@ -45,6 +52,6 @@ def _log_likelihood(
             )
 
         terms = jax.lax.map(member, fitted.members())
-        return jnp.sum(jax.nn.logsumexp(terms, axis=0) - jnp.log(len(terms)))
+        return jnp.sum(weight[:, 0] * (jax.nn.logsumexp(terms, axis=0) - jnp.log(len(terms))))
 
-    return jnp.sum(jax.lax.map(block, (x, y, jax.random.split(key, len(x)))))
+    return jnp.sum(jax.lax.map(block, (x, y, weight, jax.random.split(key, len(x)))))
