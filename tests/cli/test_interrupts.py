@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from novidgp import load_model
-from novidgp.cli.interrupts import heed_termination
+from novidgp.cli.interrupts import _IMPORT, heed_termination
 from novidgp.storage import load
 from support.commands import houses
 from support.processes import Process
@@ -89,3 +89,19 @@ def test_a_signal_in_the_garbage_collector_comes_a_moment_later():
 
     with heed_termination(), pytest.raises(KeyboardInterrupt):
         collect()
+
+
+def test_a_signal_in_an_import_comes_when_it_is_done():
+    """An exception in the middle of jaxlib's import aborts the process."""
+    code = compile(
+        "import signal, time; signal.raise_signal(signal.SIGTERM); done.append(1)", _IMPORT, "exec"
+    )
+    done: list[int] = []
+
+    def load():
+        exec(code, {"done": done})
+        time.sleep(5.0)
+
+    with heed_termination(), pytest.raises(KeyboardInterrupt):
+        load()
+    assert done == [1]

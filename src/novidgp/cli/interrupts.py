@@ -13,7 +13,8 @@ import typer
 
 _received: list[int] = []
 _GC_CALLBACK = "_xla_gc_callback"
-_MOMENT = 0.02
+_IMPORT = "<frozen importlib"
+_MOMENT = 0.05
 
 
 @contextmanager
@@ -37,11 +38,12 @@ def heed_termination() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; a moment later in JAX's callback of the garbage collector, where it would be
-    printed and dropped."""
+    printed and dropped, and in an import, where it aborts jaxlib."""
     _received.append(number)
     place = frame
     while place is not None:
-        if place.f_code.co_name == _GC_CALLBACK:
+        code = place.f_code
+        if code.co_name == _GC_CALLBACK or code.co_filename.startswith(_IMPORT):
             threading.Timer(_MOMENT, os.kill, [os.getpid(), number]).start()
             return
         place = place.f_back
