@@ -96,6 +96,10 @@ class Method(abc.ABC):
         be traced: they are arguments of the compiled step, so do not branch on them in Python.
         """
 
+    def still_steps(self, model: DGP, steps: Count) -> Count:
+        """How many steps at the start of a run see one batch and one draw of noise."""
+        return 0
+
     def keeps_snapshots(self, num_data: int) -> bool:
         """Whether models kept during training take part in predictions."""
         return False

@@ -21,11 +21,11 @@ from novidgp.inference import closed_form
 from novidgp.inference.base import Method
 from novidgp.inference.novi.ascents import discrepancies, elbo_ascent, fisher_divergence
 from novidgp.inference.novi.critics import ScoreModel, denoising_loss
-from novidgp.inference.novi.game import Players, game
+from novidgp.inference.novi.game import Opening, Players, game
 from novidgp.inference.novi.targets import DGPTarget
 from novidgp.inference.optim import adam, adam_per_field
 from novidgp.inference.options import option, refuse_idle
-from novidgp.model.dgp import Bound
+from novidgp.model.dgp import Bound, Count
 from novidgp.numerics.nets import Activation, NetworkShape, mlp
 from novidgp.posteriors.generators import Covariance, smooth_generator
 
@@ -44,8 +44,9 @@ class NOVI(Method):
     `last_layer` says whether the last layer's Gaussian is solved for in every step (`closed-form`: Gaussian
     noise, whitened model, full covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves
     where it can. `statistics_rate` is the weight of the newest minibatch in the statistics of the closed
-    form. `snapshots` keeps models from the course of training as members of the predictive mixture (None: up
-    to 2,000 rows).
+    form. Where the last layer is solved for, the first `opening_steps` steps, but at most a quarter, go by
+    L-BFGS on one batch and one draw of noise. `snapshots` keeps models from the course of training as members
+    of the predictive mixture (None: up to 2,000 rows).
     """
 
     name: ClassVar[str] = "novi"
@@ -54,6 +55,7 @@ class NOVI(Method):
     bound: Bound = "expected_log"
     last_layer: Literal["auto", "closed-form", "gradient"] = "auto"
     statistics_rate: float = option(0.2, most=1.0)
+    opening_steps: int = option(100, least=0)
     covariance: Covariance = "full"
     network: bool = True
     noise_dim: int = 32
@@ -83,7 +85,7 @@ class NOVI(Method):
         if self.covariance == "diagonal":
             refuse_idle(self, ("lower_rate",), "covariance='diagonal'")
         if self.last_layer == "gradient":
-            refuse_idle(self, ("statistics_rate",), "last_layer='gradient'")
+            refuse_idle(self, ("statistics_rate", "opening_steps"), "last_layer='gradient'")
         for name, needed in (("bound", "expected_log"), ("covariance", "full")):
             if self.last_layer == "closed-form" and getattr(self, name) != needed:
                 raise ValueError(
@@ -103,6 +105,13 @@ class NOVI(Method):
             )
         suitable = (self.bound, self.covariance) == ("expected_log", "full")
         return possible and suitable and self.last_layer != "gradient"
+
+    def still_steps(self, model, steps):
+        return self._opening(steps) if self.solves_last_layer(model) else 0
+
+    def _opening(self, steps: Count) -> Count:
+        least = min if isinstance(steps, int) else jnp.minimum
+        return least(self.opening_steps, steps // 4)
 
     def start(self, model, *, key):
         """The players, and the statistics of the last layer where it is solved for."""
@@ -130,27 +139,22 @@ class NOVI(Method):
     def algorithm(self, num_data, steps, *, step_scale=1.0):
         target = DGPTarget(num_data, self.num_samples, self.num_paths, self.bound)
 
-        def rate(value, updates=1):
-            return adam(step_scale * value, steps * updates)
-
-        generator_optimiser = adam_per_field(
-            steps,
-            mean=step_scale * self.mean_rate,
-            log_diagonal=step_scale * self.scale_rate,
-            lower=step_scale * self.lower_rate,
-            network=step_scale * self.network_rate,
-        )
-
         def optimisers(memory):
             """With a closed-form last layer, hyper-parameters overfit small data, so they learn at half the
-            rate."""
-            model_rate = self.model_rate
+            rate; and the others' schedules begin after the opening."""
+            solved, model_rate = memory is not None, self.model_rate
             if model_rate is None:
-                slow = memory is not None
-                model_rate = jnp.where(slow & (num_data <= SMALL_DATA), 0.01, 0.02)
-            return Players(
-                rate(model_rate), generator_optimiser, rate(self.critic_rate, max(self.critic_steps, 1))
+                model_rate = jnp.where(solved & (num_data <= SMALL_DATA), 0.01, 0.02)
+            rest = steps - self._opening(steps) if solved else steps
+            generator = adam_per_field(
+                rest,
+                mean=step_scale * self.mean_rate,
+                log_diagonal=step_scale * self.scale_rate,
+                lower=step_scale * self.lower_rate,
+                network=step_scale * self.network_rate,
             )
+            critic = adam(step_scale * self.critic_rate, steps * max(self.critic_steps, 1))
+            return Players(adam(step_scale * model_rate, rest), generator, critic)
 
         def critic_loss(critic, players, memory, batch, *, key):
             loss = denoising_loss(critic, players.generator, num_samples=self.critic_samples, key=key)
@@ -161,5 +165,11 @@ class NOVI(Method):
 
         ascent = partial(elbo_ascent, target=target, statistics_rate=self.statistics_rate)
         return game(
-            self.start, critic_loss, ascent, optimisers, critic_steps=self.critic_steps, diagnose=diagnose
+            self.start,
+            critic_loss,
+            ascent,
+            optimisers,
+            critic_steps=self.critic_steps,
+            opening=Opening(lambda model: self.still_steps(model, steps), num_data),
+            diagnose=diagnose,
         )
