@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types unit unit-all format examples docs wheel bench-speed clean
+.PHONY: help demo test test-all lint types unit unit-all format examples docs wheel bench-speed bench-race clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ wheel: $(VENV)/.release ## build source archive and wheel in dist, and check wha
 
 bench-speed: $(VENV)/.peers ## seconds per iteration, ours beside GPyTorch's
 	$(BIN)/python benchmarks/speed.py
+
+bench-race: $(VENV)/.peers ## seconds to a model as good as GPyTorch's, on five sets that NOVIDGP_DATA names
+	$(BIN)/python benchmarks/race.py
 
 clean: ## remove the virtual environment, caches and the demo's output
 	rm -rf $(VENV) demo_output build dist .pytest_cache .ruff_cache .hypothesis

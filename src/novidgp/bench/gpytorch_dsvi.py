@@ -57,15 +57,18 @@ class Layer(DeepGPLayer):
 class TwoLayerDGP(DeepGP):
     """A hidden layer around a learned linear map, started at the identity or at PCA, then a scalar GP."""
 
-    def __init__(self, X, *, width: int, inducing: int = 100, seed: int = 0):
+    def __init__(self, X, *, width: int, inducing: int = 100, k_means: bool = True, seed: int = 0):
         super().__init__()
         inputs = X.shape[1]
         if width < inputs:
             projection = torch.linalg.svd(X, full_matrices=False).Vh[:width].T
         else:
             projection = torch.eye(inputs, width)
-        streams = Streams(jax.random.key(seed))
-        Z = torch.as_tensor(inducing_points(X.numpy(), inducing, streams), dtype=X.dtype)
+        if k_means:
+            streams = Streams(jax.random.key(seed))
+            Z = torch.as_tensor(inducing_points(X.numpy(), inducing, streams), dtype=X.dtype)
+        else:
+            Z = X[torch.randperm(len(X))[:inducing]]
         linear = gpytorch.means.LinearMean(inputs, batch_shape=torch.Size([width]))
         linear.weights.data.copy_(projection.T[..., None])
         linear.bias.data.zero_()
@@ -96,22 +99,33 @@ def training_step(model: TwoLayerDGP, rows: int, learning_rate: float) -> tuple[
     return step, optimiser
 
 
-def fit_dsvi(problem: Problem, *, seed: int, steps: int = 1000, learning_rate: float = 0.05) -> Regression:
+def fit_dsvi(
+    problem: Problem,
+    *,
+    seed: int,
+    steps: int = 1000,
+    learning_rate: float = 0.05,
+    decay: bool = True,
+    k_means: bool = True,
+    width: int | None = None,
+) -> Regression:
     """The fitted deep GP, ready to be scored."""
     torch.manual_seed(seed)
     scaling = standardiser(problem.X)
     X, y = (torch.as_tensor(a, dtype=torch.float32) for a in (scaling.inputs(problem.X), problem.y))
     rows, inputs = X.shape
-    model = TwoLayerDGP(X, width=min(inputs, 10), seed=seed)
+    model = TwoLayerDGP(X, width=min(inputs, 10) if width is None else width, k_means=k_means, seed=seed)
     step, optimiser = training_step(model, rows, learning_rate)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda t: 0.5 * (1 + np.cos(np.pi * t / steps)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda t: 0.5 * (1 + np.cos(np.pi * t / steps)) if decay else 1.0
+    )
     order = torch.empty(0, dtype=torch.long)
     for _ in range(steps):
         if len(order) < min(rows, BATCH_ROWS):
             order = torch.randperm(rows)
         chosen, order = order[:BATCH_ROWS], order[BATCH_ROWS:]
         step(X[chosen], y[chosen])
-        decay.step()
+        schedule.step()
     model.eval()
 
     def mixture(X):
