@@ -157,12 +157,12 @@ def test_the_diagnosis_of_several_starts_is_their_mean():
 
 
 def test_a_plan_is_compared_by_value_and_knows_its_wrappers():
-    plan = make_plan(NOVI(), ROWS, starts=2)
-    assert plan == make_plan(NOVI(), ROWS + 1, starts=2)
-    assert hash(plan) == hash(make_plan(NOVI(), ROWS, starts=2))
+    plan = make_plan(NOVI(), ROWS, 1000, starts=2)
+    assert plan == make_plan(NOVI(), ROWS + 1, 2000, starts=2)
+    assert hash(plan) == hash(make_plan(NOVI(), ROWS + 1, 2000, starts=2))
     assert plan.snapshots
-    assert not make_plan(NOVI(), 10**6).snapshots
-    assert plan != make_plan(NOVI(num_samples=3), ROWS, starts=2)
+    assert not make_plan(NOVI(), 10**6, 1000).snapshots
+    assert plan != make_plan(NOVI(num_samples=3), ROWS, 1000, starts=2)
 
 
 def test_starts_differ_and_the_first_is_that_of_a_single_one():

@@ -96,6 +96,10 @@ class Method(abc.ABC):
         be traced: they are arguments of the compiled step, so do not branch on them in Python.
         """
 
+    def for_budget(self, steps: int) -> "Method":
+        """The method with what depends on the length of a run decided. Each form is a program of its own."""
+        return self
+
     def still_steps(self, model: DGP, steps: Count) -> Count:
         """How many steps at the start of a run see one batch and one draw of noise."""
         return 0

@@ -139,12 +139,12 @@ class Plan(NamedTuple):
         return inference if self.starts == 1 else with_starts(inference)
 
 
-def make_plan(method: Method, num_data: int, *, starts: int = 1) -> Plan:
+def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
     """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading
     axis."""
-    return Plan(method, starts, method.keeps_snapshots(num_data))
+    return Plan(method.for_budget(steps), starts, method.keeps_snapshots(num_data))
 
 
 def prepare(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Inference:
     """The functions of a run of `steps` steps over `num_data` rows."""
-    return make_plan(method, num_data, starts=starts).inference(Numbers(num_data, steps))
+    return make_plan(method, num_data, steps, starts=starts).inference(Numbers(num_data, steps))

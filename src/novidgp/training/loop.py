@@ -133,7 +133,7 @@ def fit(
 
     method = Prepared(method) if isinstance(method, Inference) else method
     num_data = len(data.x) if num_data is None else num_data
-    plan = make_plan(method, num_data, starts=starts)
+    plan = make_plan(method, num_data, steps, starts=starts)
     data = jax.tree.map(on_device, data)
     stopped: Status | None = None
     interrupt = None

@@ -11,10 +11,11 @@ import pytest
 
 from novidgp.inference import NOVI, Fitted
 from novidgp.inference.dsvi import evidence_lower_bound
-from novidgp.inference.novi.default import SMALL_DATA
+from novidgp.inference.novi.default import SHORT_RUN, SMALL_DATA
 from novidgp.model.dgp import Batch
 from novidgp.model.likelihoods import Bernoulli
-from novidgp.posteriors.gaussian import GaussianPosterior
+from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
+from novidgp.training.loop import fit
 from support.exact_case import exact_case, one_layer, total_moments
 from support.small import ROWS, assert_close, run, small_batch, small_model
 
@@ -206,3 +207,35 @@ def test_the_last_layer_is_solved_for_where_it_can_be():
     for model in (classifier, unwhitened):
         with pytest.raises(ValueError, match="needs Gaussian noise and a whitened model"):
             NOVI(last_layer="closed-form").solves_last_layer(model)
+
+
+def test_a_short_run_opens_by_l_bfgs_and_the_loss_falls():
+    """In the opening the loss never rises, the generator's scales rest, and the rows and the noise stay."""
+    opened, plain = (NOVI().for_budget(steps) for steps in (SHORT_RUN, SHORT_RUN + 1))
+    assert opened == NOVI().for_budget(10)  # one program for all short runs
+    assert opened.opening_steps
+    assert plain.opening_steps == 0
+    model, batch = small_model(), small_batch()
+    assert opened.still_steps(model, 10) == 5
+    assert opened.still_steps(one_layer(np.zeros((3, 1), np.float32), Bernoulli()), 10) == 0
+
+    method = NOVI(noise_dim=4, width=8, opening_steps=20)
+    result = fit(model, method, batch, steps=40, chunk=10, key=jax.random.key(0), progress=False)
+    losses = result.history["loss"][:20]
+    assert np.all(np.diff(losses) <= 0)
+    assert losses[-1] < losses[0] - 0.1
+    half = fit(
+        model,
+        method,
+        batch,
+        steps=40,
+        chunk=20,
+        key=jax.random.key(0),
+        progress=False,
+        callbacks=[lambda progress: True],
+    )
+    assert half.steps == 20
+    start = gaussian_start(model.inducing_start(), method.initial_hidden_std, method.initial_final_std)
+    np.testing.assert_array_equal(half.fitted.posterior.log_diagonal[0], start[1][0])
+    assert np.any(half.fitted.posterior.mean[0] != start[0][0])
+    assert np.any(result.fitted.posterior.log_diagonal[0] != start[1][0])

@@ -32,6 +32,8 @@ from novidgp.posteriors.generators import Covariance, smooth_generator
 SMALL_DATA = 2000
 """Rows up to which hyper-parameters overfit soon. Beside a closed-form last layer they then learn at 0.01
 instead of 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is given)."""
+SHORT_RUN = 300
+"""Steps up to which a run opens by L-BFGS (unless `opening_steps` is given)."""
 
 
 @final
@@ -44,9 +46,10 @@ class NOVI(Method):
     `last_layer` says whether the last layer's Gaussian is solved for in every step (`closed-form`: Gaussian
     noise, whitened model, full covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves
     where it can. `statistics_rate` is the weight of the newest minibatch in the statistics of the closed
-    form. Where the last layer is solved for, the first `opening_steps` steps, but at most a quarter, go by
-    L-BFGS on one batch and one draw of noise. `snapshots` keeps models from the course of training as members
-    of the predictive mixture (None: up to 2,000 rows).
+    form. Where the last layer is solved for, the first `opening_steps`, at most half of all, go by L-BFGS on
+    one batch and one draw of noise (None: half of a run of up to 300 steps, and none of a longer one, which
+    ends better without). `snapshots` keeps models from the course of training as members of the predictive
+    mixture (None: up to 2,000 rows).
     """
 
     name: ClassVar[str] = "novi"
@@ -55,7 +58,7 @@ class NOVI(Method):
     bound: Bound = "expected_log"
     last_layer: Literal["auto", "closed-form", "gradient"] = "auto"
     statistics_rate: float = option(0.2, most=1.0)
-    opening_steps: int = option(100, least=0)
+    opening_steps: int | None = option(None, least=0)
     covariance: Covariance = "full"
     network: bool = True
     noise_dim: int = 32
@@ -93,6 +96,11 @@ class NOVI(Method):
                     "Use last_layer='auto' or 'gradient'."
                 )
 
+    def for_budget(self, steps):
+        if self.opening_steps is not None or self.last_layer == "gradient":
+            return self
+        return dataclasses.replace(self, opening_steps=SHORT_RUN // 2 if steps <= SHORT_RUN else 0)
+
     def keeps_snapshots(self, num_data):
         return num_data <= SMALL_DATA if self.snapshots is None else self.snapshots
 
@@ -107,11 +115,11 @@ class NOVI(Method):
         return possible and suitable and self.last_layer != "gradient"
 
     def still_steps(self, model, steps):
-        return self._opening(steps) if self.solves_last_layer(model) else 0
+        return self._opening(steps) if self.opening_steps and self.solves_last_layer(model) else 0
 
     def _opening(self, steps: Count) -> Count:
         least = min if isinstance(steps, int) else jnp.minimum
-        return least(self.opening_steps, steps // 4)
+        return least(self.opening_steps or 0, steps // 2)
 
     def start(self, model, *, key):
         """The players, and the statistics of the last layer where it is solved for."""
