@@ -32,7 +32,7 @@ from novidgp.posteriors.generators import Covariance, smooth_generator
 SMALL_DATA = 2000
 """Rows up to which hyper-parameters overfit soon. Beside a closed-form last layer they then learn at 0.01
 instead of 0.02 (unless `model_rate` is given), and snapshots are kept (unless `snapshots` is given)."""
-SHORT_RUN = 300
+SHORT_RUN = 200
 """Steps up to which a run opens by L-BFGS (unless `opening_steps` is given)."""
 
 
@@ -47,7 +47,7 @@ class NOVI(Method):
     noise, whitened model, full covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves
     where it can. `statistics_rate` is the weight of the newest minibatch in the statistics of the closed
     form. Where the last layer is solved for, the first `opening_steps`, at most half of all, go by L-BFGS on
-    one batch and one draw of noise (None: half of a run of up to 300 steps, and none of a longer one, which
+    one batch and one draw of noise (None: half of a run of up to 200 steps, and none of a longer one, which
     ends better without). `snapshots` keeps models from the course of training as members of the predictive
     mixture (None: up to 2,000 rows).
     """
