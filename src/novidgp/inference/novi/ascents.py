@@ -68,20 +68,28 @@ def elbo_ascent(
     def evidence_lower_bound(model, generator):
         shift = generator.displacement(target.num_samples, key=keys.draws)
 
-        def gaussians(generator):
-            return generator.to_outputs(shift), model.whiten_scales(generator.scales())
-
-        centres, scales = gaussians(generator)
-        seen = draw_between(repeat_draws(centres, num_paths), generator.scales(), scales, key=between_key)
+        factors, shifts = generator.scales(), unflatten(shift, generator.shapes)
+        centres = tuple(
+            mean + jnp.einsum("pij,kjp->kip", factor, w)
+            for mean, factor, w in zip(generator.mean, factors, shifts, strict=True)
+        )
+        scales = model.whiten_scales(factors)
+        seen = draw_between(repeat_draws(centres, num_paths), factors, scales, key=between_key)
         h, statistics = model.last_layer_inputs(batch.x, *seen, key=hidden_key), memory
         basis = model.layers[-1].basis(h)
         if statistics is not None:
-            last = jnp.repeat(unflatten(shift, generator.shapes)[-1], num_paths, axis=0)
-            statistics, *best = closed_form_gaussian(
-                model, statistics, basis.matrix, last, batch, target.num_data, statistics_rate
+            statistics, mean, scale = closed_form_gaussian(
+                model,
+                statistics,
+                basis.matrix,
+                jnp.repeat(shifts[-1], num_paths, axis=0),
+                batch,
+                target.num_data,
+                statistics_rate,
             )
-            generator = generator.with_last(*best)
-            centres, scales = gaussians(generator)
+            generator = generator.with_last(mean, scale)
+            centres = *centres[:-1], mean + jnp.einsum("pij,kjp->kip", scale, shifts[-1])
+            scales = *scales[:-1], scale
         options = {"num_paths": num_paths, "bound": bound, "scales": scales, "basis": basis}
         data = jnp.mean(
             model.log_likelihood_at(h, centres, batch, target.num_data, **options, key=likelihood_key)
