@@ -48,7 +48,7 @@ def test_too_few_rows_to_train_on_are_refused():
         hold_out(10, 0.9, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(("rows", "size"), [(1, 64), (64, 64), (70, 128)])
+@pytest.mark.parametrize(("rows", "size"), [(1, 64), (64, 64), (70, 128), (1030, 1152), (7372, 7680)])
 def test_padding_repeats_an_input_and_has_no_targets(rows, size):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((rows, 3)), rng.standard_normal((rows, 2))

@@ -236,8 +236,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
         scaled = inputs.inputs(X), targets.targets(y)
         full_batch = len(X) <= self.batch_size
-        rows = scaled if weight is None else (*scaled, weight)
-        rows = pad_rows(*rows) if full_batch else rows
+        rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
         steps, starts = int(self.max_steps), int(self.starts)
 
         def batch(*columns):

@@ -6,7 +6,7 @@ import numpy as np
 
 from novidgp.numerics.random import Streams
 
-_ROW_MULTIPLE = 64
+_LEAST_MULTIPLE = 64
 
 
 def hold_out(count: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -21,9 +21,9 @@ def hold_out(count: int, fraction: float, rng: np.random.Generator) -> tuple[np.
 
 
 def pad_rows(inputs: np.ndarray, targets: np.ndarray, *weights: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Rows up to a multiple of 64. Padding has no targets and no weight. Sets of similar size then share one
-    compiled step."""
-    missing = -len(inputs) % _ROW_MULTIPLE
+    """Rows up to a multiple of 64, or of an eighth of the largest power of two in their number, if that is
+    more. Padding has no targets and no weight. Sets of similar size then share one compiled step."""
+    missing = -len(inputs) % max(_LEAST_MULTIPLE, 2 ** (len(inputs).bit_length() - 4))
     return (
         np.concatenate([inputs, np.repeat(inputs[:1], missing, axis=0)]),
         np.concatenate([targets, np.full((missing, targets.shape[1]), np.nan)]),

@@ -201,7 +201,7 @@ class _Job:
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
         self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
-        self.minibatches = Minibatches(len(data.x), batch_size, self.streams)
+        self.minibatches = Minibatches(int(numbers.num_data), batch_size, self.streams)
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
         self.signals, self.pace, self.compiled = signals, Pace(), False
 
