@@ -220,4 +220,4 @@ def explain_text(error: Exception, argument: str) -> Exception:
         "X": "Encode text columns first, for example with sklearn.preprocessing.OneHotEncoder.",
         "y": "Pass numbers, or use DGPClassifier for labels.",
     }
-    return ValueError(f"{argument} holds text or other objects ({detail}). {cure[argument]}")
+    return type(error)(f"{argument} holds text or other objects ({detail}). {cure[argument]}")
