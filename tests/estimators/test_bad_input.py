@@ -145,7 +145,7 @@ def test_dates_and_durations(inputs):
 
 
 def test_objects_that_are_no_numbers():
-    with pytest.raises(ValueError, match=r"X holds text or other objects.*Period"):
+    with pytest.raises(TypeError, match=r"X holds text or other objects.*Period"):
         DGPRegressor().fit(pd.DataFrame({"a": DATES.dt.to_period("D")}), Y)
 
 
