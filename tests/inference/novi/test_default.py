@@ -45,7 +45,7 @@ def test_one_layer_with_inducing_points_at_the_data_is_the_exact_gp(network):
 def test_minibatches_weigh_the_same_until_there_are_many():
     """The statistics behind a solved last layer: the first batch counts whole, the second by half."""
     model, batch, _ = exact_case()
-    first, second = (Batch(*(a[part] for a in batch)) for part in (slice(0, 3), slice(3, 6)))
+    first, second = (Batch(batch.x[part], batch.y[part]) for part in (slice(0, 3), slice(3, 6)))
     inference = NOVI(network=False, model_rate=0.0, statistics_rate=0.1).algorithm(6, 10)
     start = jax.jit(inference.init)(model, batch, key=jax.random.key(0))
     step = jax.jit(inference.step)
