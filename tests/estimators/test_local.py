@@ -131,6 +131,11 @@ def test_settings_that_make_no_sense_are_refused(wave, value, error, words):
         DGPRegressor(**SMALL, local=value).fit(*wave)
 
 
+def test_weights_have_no_layer(wave):
+    with pytest.raises(ValueError, match="knows no sample_weight"):
+        DGPRegressor(**SMALL, local=True).fit(*wave, sample_weight=np.linspace(1.0, 2.0, 300))
+
+
 def test_other_likelihoods_have_no_layer(wave):
     X, y = wave
     with pytest.raises(ValueError, match="needs likelihood='gaussian', got 'student-t'"):

@@ -32,3 +32,16 @@ def test_a_row_with_many_twins_is_not_its_own_neighbour(columns):
     found = Index(points).nearest_others(points, numbers, 5)
     assert found.shape == (10, 5)
     assert not np.any(found == numbers[:, None])
+
+
+def test_among_many_points_nearly_all_neighbours_are_found():
+    """94 of 100 here; no neighbour is half as far again as the furthest that should be there."""
+    rng = np.random.default_rng(0)
+    points, rows = rng.normal(size=(12_000, 5)), rng.normal(size=(20, 5))
+    distances = np.linalg.norm(rows[:, None] - points, axis=-1)
+    found = Index(points).nearest(rows, 30)
+    wanted = np.argsort(distances, axis=1)[:, :30]
+    shares = [len(np.intersect1d(*pair)) / 30 for pair in zip(found, wanted, strict=True)]
+    assert np.mean(shares) > 0.85
+    furthest = np.take_along_axis(distances, wanted, axis=1)[:, -1:]
+    assert np.all(np.take_along_axis(distances, found, axis=1) <= 1.5 * furthest)

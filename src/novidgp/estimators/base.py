@@ -18,6 +18,7 @@ from novidgp.estimators.checks import (
     MEANS,
     SHARINGS,
     check_features,
+    check_inducing,
     check_kernel,
     check_latent,
     check_likelihood,
@@ -157,9 +158,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_choice("mean", self.mean, MEANS)
         check_choice("dtype", self.dtype, DTYPES)
         check_kernel(self.kernel)
-        counts = ("num_layers", "num_inducing", "max_steps", "starts", "batch_size", "num_predict_samples")
-        for name in counts:
+        for name in ("num_layers", "max_steps", "starts", "batch_size", "num_predict_samples"):
             check_integer(name, getattr(self, name))
+        check_inducing(self.num_inducing, self.num_layers)
         for name in ("hidden_dim", "patience"):
             check_integer(name, getattr(self, name), optional=True)
         check_number("checkpoint_every", self.checkpoint_every)
@@ -183,7 +184,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
         return ModelConfig(
             num_layers=int(self.num_layers),
-            num_inducing=int(self.num_inducing),
+            num_inducing=check_inducing(self.num_inducing, self.num_layers),
             hidden_dim=None if self.hidden_dim is None else int(self.hidden_dim),
             kernel=self.kernel,
             kernel_sharing=self.kernel_sharing,
@@ -216,7 +217,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        local = check_local(self.local, config.likelihood)
+        local = check_local(self.local, config.likelihood, weighted=weight is not None)
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -225,13 +226,14 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             held_out = _rows(held, X, y, weight)
             X, y, weight = _rows(kept, X, y, weight)
-        if config.num_inducing > len(X):
+        if max(config.inducing_counts()) > len(X):
             warnings.warn(
                 f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
                 UserWarning,
                 stacklevel=3,
             )
-            config = config._replace(num_inducing=len(X))
+            fewer = tuple(min(count, len(X)) for count in config.inducing_counts())
+            config = config._replace(num_inducing=fewer if len(set(fewer)) > 1 else fewer[0])
         inputs = standardiser(X, weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
         scaled = inputs.inputs(X), targets.targets(y)

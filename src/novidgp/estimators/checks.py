@@ -62,11 +62,26 @@ def check_features(value: Any) -> dict[str, Any] | None:
     return settings | {"trainable": bool(settings["trainable"])}
 
 
-def check_local(value: Any, likelihood: str) -> LocalSettings | None:
+def check_inducing(value: Any, layers: int) -> int | tuple[int, ...]:
+    """Numbers of inducing points: one for all layers, or a tuple with one for each."""
+    if not isinstance(value, tuple | list):
+        check_integer("num_inducing", value)
+        return int(value)
+    if len(value) != layers:
+        raise ValueError(
+            f"num_inducing={value!r} has {len(value)} numbers and num_layers={layers}; pass one number for "
+            "each layer, or a single one."
+        )
+    for index, count in enumerate(value):
+        check_integer(f"num_inducing[{index}]", count)
+    return tuple(int(count) for count in value)
+
+
+def check_local(value: Any, likelihood: str, *, weighted: bool = False) -> LocalSettings | None:
     """The settings of a local layer, from `auto`, a bool or a dict of some of them; None for no layer."""
     if isinstance(value, str):
         check_choice("local", value, ["auto"])
-        return LocalSettings() if likelihood == "gaussian" else None
+        return LocalSettings() if likelihood == "gaussian" and not weighted else None
     if isinstance(value, bool | np.bool_):
         if not value:
             return None
@@ -79,6 +94,10 @@ def check_local(value: Any, likelihood: str) -> LocalSettings | None:
         raise ValueError(
             f"local={value or True!r} needs likelihood='gaussian', got {likelihood!r}; pass local=False. "
             "(The local layer has heavy tails of its own.)"
+        )
+    if weighted:
+        raise ValueError(
+            f"local={value or True!r} knows no sample_weight; pass local=False, or fit without weights."
         )
     known = ("neighbours", "steps")
     for name, number in value.items():

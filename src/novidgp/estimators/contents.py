@@ -55,11 +55,11 @@ def _check_numbers(metadata: Mapping[str, Any]) -> None:
 def _check_sizes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], config: ModelConfig) -> None:
     """Everything that decides the size of a model, against the arrays that are there."""
     layers = sorted(filter(_LAYER.fullmatch, arrays))
-    shapes = {arrays[name].shape[1:2] for name in layers}
+    counts = config.inducing_counts() if config.num_layers == len(layers) else ()
     width, targets = metadata["n_features_in"], config.num_targets
     found: dict[str, tuple[Any, Any]] = {
         "num_layers": (config.num_layers, len(layers)),
-        "num_inducing": ({(config.num_inducing,)}, shapes),
+        "num_inducing": (sorted(counts), sorted(arrays[name].shape[1] for name in layers)),
         "n_features_in": ([(width,)] * 2, [arrays[f"inputs.{part}"].shape for part in ("shift", "scale")]),
         "num_targets": ([(targets,)] * 2, [arrays[f"targets.{part}"].shape for part in ("shift", "scale")]),
     }

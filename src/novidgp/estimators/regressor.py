@@ -43,8 +43,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Options of the method: the fields of its class, such as `novidgp.inference.NOVI`.
     num_layers : int, default=2
         GP layers. One layer is a sparse GP.
-    num_inducing : int, default=100
-        Inducing points of every layer.
+    num_inducing : int or tuple of int, default=100
+        Inducing points of every layer, or of each in turn: `(100, 300)`. They are cheapest in the last.
     hidden_dim : int, default=None
         Width of hidden layers. None is the number of features, at most 30.
     kernel : str, default="rq"
@@ -67,7 +67,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     local : bool, "auto" or dict, default="auto"
         A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
-        `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
+        `fit_notes_`; it needs the `gaussian` likelihood, no weights and 200 rows. True or a dict keep it in any case. A
         dict has some of `neighbours` (64) and `steps` (300). A model with this layer holds its training rows.
     max_steps : int, default=1000
         Training steps.

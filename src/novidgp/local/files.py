@@ -8,6 +8,7 @@ from novidgp.local.gp import LocalGP
 from novidgp.local.layer import LocalLayer, LocalTarget
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.numerics.scaling import Standardiser
+from novidgp.storage import ModelFileError
 
 PREFIX = "local/"
 _ROWS = ("inputs", "residuals", "deep_variance")
@@ -40,6 +41,8 @@ def layer_from_arrays(arrays: Mapping[str, np.ndarray]) -> LocalLayer | None:
     if not own:
         return None
 
+    _check_shapes(own)
+
     def target(number: int) -> LocalTarget:
         rows = Rows(*(own[f"{number}/{name}"] for name in _ROWS))
         gp = LocalGP(*(own[f"{number}/{name}"] for name in _GP))
@@ -50,3 +53,21 @@ def layer_from_arrays(arrays: Mapping[str, np.ndarray]) -> LocalLayer | None:
         int(own["neighbours"]),
         tuple(target(number) if there else None for number, there in enumerate(own["targets"])),
     )
+
+
+def _check_shapes(own: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that cannot be of one layer, before anything is made of them."""
+    columns = own["shift"].size
+    wanted = {"shift": (columns,), "scale": (columns,), "neighbours": ()}
+    for number in np.flatnonzero(own["targets"]):
+        rows = len(np.atleast_1d(own[f"{number}/residuals"]))
+        shapes = ((rows, columns), (rows,), (rows,), (), (columns,), (2,), (), (), (), ())
+        wanted |= {
+            f"{number}/{name}": shape
+            for name, shape in zip((*_ROWS, "calibration", *_GP), shapes, strict=True)
+        }
+    for name, shape in wanted.items():
+        if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):
+            raise ModelFileError(f"Array {PREFIX + name!r} is not finite numbers of shape {list(shape)}.")
+    if own["neighbours"] < 1:
+        raise ModelFileError(f"The local layer has {own['neighbours']} neighbours.")

@@ -33,7 +33,8 @@ class ModelConfig(NamedTuple):
     """Everything that decides the shape and the start of a DGP, as plain values that can be saved as JSON."""
 
     num_layers: int = 2
-    num_inducing: int = 100
+    num_inducing: int | tuple[int, ...] = 100
+    """Of every layer, or of each in turn."""
     hidden_dim: int | None = None
     kernel: str = "rq"
     kernel_sharing: str = "auto"
@@ -49,6 +50,11 @@ class ModelConfig(NamedTuple):
     latent_dim: int = 0
     features: dict[str, Any] | None = None
     dtype: str = "float32"
+
+    def inducing_counts(self) -> tuple[int, ...]:
+        """The number of inducing points of every layer."""
+        count = self.num_inducing
+        return (count,) * self.num_layers if isinstance(count, int) else tuple(count)
 
 
 def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndarray:
@@ -74,16 +80,23 @@ def _separate(sharing: str, index: int, final: bool) -> bool:
     return sharing == "separate" or (sharing == "auto" and index == 0 and not final)
 
 
+def _with_noise(values: np.ndarray, columns: int, rng: np.random.Generator) -> np.ndarray:
+    """Values with columns of a local variable beside them."""
+    return np.column_stack([values, rng.standard_normal((len(values), columns))])
+
+
 def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -> DGP:
     """A DGP at its start, for scaled training `inputs`."""
     streams = Streams(key)
     rng = streams.numpy("layers")
     dtype = jnp.dtype(config.dtype)
-    points = inducing_points(inputs, config.num_inducing, streams)
+    counts = config.inducing_counts()
+    starts = {count: inducing_points(inputs, count, streams) for count in dict.fromkeys(counts)}
     features = None
     if config.features is not None:
         features = make_feature_map(config.features, inputs, dtype=dtype, key=streams.key("features"))
-        inputs, points = features.evaluate(inputs), features.evaluate(points)
+        inputs = features.evaluate(inputs)
+        starts = {count: features.evaluate(points) for count, points in starts.items()}
     width = inputs.shape[1]
     hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
     observation = LIKELIHOODS[config.likelihood]
@@ -91,14 +104,14 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
     sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
     latent = config.latent_dim
     if latent:
-        sample, points = (
-            np.column_stack([a, rng.standard_normal((len(a), latent))]) for a in (sample, points)
-        )
+        sample = _with_noise(sample, latent, rng)
+        starts = {count: _with_noise(points, latent, rng) for count, points in starts.items()}
         hidden = hidden if config.hidden_dim is not None else hidden + latent
 
     layers = []
     for index in range(config.num_layers):
         final = index == config.num_layers - 1
+        points = starts[counts[index]]
         outputs = last if final else hidden
         units = outputs if _separate(config.kernel_sharing, index, final) else 1
         weight = linear_start(sample, outputs)
@@ -125,9 +138,10 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
             )
         )
         if config.mean != "zero":
-            sample, points = sample @ weight, points @ weight
+            sample = sample @ weight
+            starts = {count: points @ weight for count, points in starts.items()}
         elif not final:
-            points = rng.standard_normal((config.num_inducing, outputs))
+            starts = {count: rng.standard_normal((count, outputs)) for count in starts}
     likelihood = observation.start(
         config.num_targets, noise=config.noise, count_rate=config.count_rate, dtype=dtype
     )

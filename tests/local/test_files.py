@@ -1,0 +1,44 @@
+"""Local layers as arrays and back."""
+
+import numpy as np
+import pytest
+
+from novidgp.local.files import layer_from_arrays, layer_to_arrays
+from novidgp.local.gp import LocalGP
+from novidgp.local.layer import LocalLayer, LocalTarget
+from novidgp.local.rows import ConditionedGP, Rows
+from novidgp.numerics.scaling import Standardiser
+from novidgp.storage import ModelFileError
+
+
+@pytest.fixture
+def layer():
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=9), np.ones(9))
+    gp = LocalGP(np.zeros(2), np.zeros(2), *(np.zeros(()) for _ in range(4)))
+    target = LocalTarget(ConditionedGP(gp, rows), 1.5)
+    return LocalLayer(Standardiser(np.zeros(2), np.array([1.0, np.inf])), 4, (None, target))
+
+
+def test_a_layer_comes_back_whole(layer):
+    again = layer_from_arrays(layer_to_arrays(layer))
+    assert again.neighbours == 4
+    assert [target is None for target in again.targets] == [True, False]
+    for name, array in layer_to_arrays(layer).items():
+        np.testing.assert_array_equal(layer_to_arrays(again)[name], array)
+    assert layer_from_arrays(layer_to_arrays(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("local/1/residuals", np.ones(8)),
+        ("local/1/inputs", np.full((9, 2), np.nan)),
+        ("local/1/log_lengthscale", np.ones(3)),
+        ("local/neighbours", np.asarray(0)),
+        ("local/scale", np.ones(5)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(layer, name, value):
+    with pytest.raises(ModelFileError):
+        layer_from_arrays(layer_to_arrays(layer) | {name: value})
