@@ -131,6 +131,12 @@ def test_settings_that_make_no_sense_are_refused(wave, value, error, words):
         DGPRegressor(**SMALL, local=value).fit(*wave)
 
 
+def test_latent_variables_have_no_layer(wave):
+    with pytest.raises(ValueError, match="models without latent variables"):
+        DGPRegressor(**SMALL, latent_dim=1, local=True).fit(*wave)
+    assert DGPRegressor(**SMALL | {"max_steps": 1}, latent_dim=1).fit(*wave).local_ is None
+
+
 def test_weights_have_no_layer(wave):
     with pytest.raises(ValueError, match="knows no sample_weight"):
         DGPRegressor(**SMALL, local=True).fit(*wave, sample_weight=np.linspace(1.0, 2.0, 300))

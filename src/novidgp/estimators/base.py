@@ -217,7 +217,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        local = check_local(self.local, config.likelihood, weighted=weight is not None)
+        local = check_local(
+            self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
+        )
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))

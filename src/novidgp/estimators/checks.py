@@ -77,11 +77,13 @@ def check_inducing(value: Any, layers: int) -> int | tuple[int, ...]:
     return tuple(int(count) for count in value)
 
 
-def check_local(value: Any, likelihood: str, *, weighted: bool = False) -> LocalSettings | None:
+def check_local(
+    value: Any, likelihood: str, *, weighted: bool = False, latent: bool = False
+) -> LocalSettings | None:
     """The settings of a local layer, from `auto`, a bool or a dict of some of them; None for no layer."""
     if isinstance(value, str):
         check_choice("local", value, ["auto"])
-        return LocalSettings() if likelihood == "gaussian" and not weighted else None
+        return LocalSettings() if likelihood == "gaussian" and not (weighted or latent) else None
     if isinstance(value, bool | np.bool_):
         if not value:
             return None
@@ -98,6 +100,10 @@ def check_local(value: Any, likelihood: str, *, weighted: bool = False) -> Local
     if weighted:
         raise ValueError(
             f"local={value or True!r} knows no sample_weight; pass local=False, or fit without weights."
+        )
+    if latent:
+        raise ValueError(
+            f"local={value or True!r} is for models without latent variables; pass local=False or latent_dim=0."
         )
     known = ("neighbours", "steps")
     for name, number in value.items():
