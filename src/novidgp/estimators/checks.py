@@ -103,7 +103,8 @@ def check_local(
         )
     if latent:
         raise ValueError(
-            f"local={value or True!r} is for models without latent variables; pass local=False or latent_dim=0."
+            f"local={value or True!r} is for models without latent variables; pass local=False, or "
+            "latent_dim=0."
         )
     known = ("neighbours", "steps")
     for name, number in value.items():
