@@ -4,7 +4,9 @@ Two layers, 100 inducing points, 1000 steps. Our choices, for GPyTorch's own do 
 around a learned linear map, variational distributions with little noise at the start, jittered lengthscales,
 cosine decay. Rates and starts were tuned on the split with seed 100.
 """
-# pyright: reportMissingImports=false
+# GPyTorch's own annotations do not admit what its documentation does.
+# pyright: reportMissingImports=false, reportCallIssue=false, reportOptionalMemberAccess=false
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false, reportArgumentType=false
 
 from typing import Any
 
