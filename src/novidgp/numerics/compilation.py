@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOCK_FILE = "novidgp.lock"
 VARIABLE = "NOVIDGP_CACHE"
-COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+COMPILER_OPTIONS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 """For every `jit` of the library. On a CPU, XLA's newer emitters build an LLVM module for each kernel: with
 them a training step takes twice as long to compile, and it runs no faster."""
 
