@@ -47,6 +47,8 @@ def test_fit_has_the_defaults_of_the_estimators():
     parameters = inspect.signature(fit_command).parameters
     ours = {names.get(name, name): parameter.default for name, parameter in parameters.items()}
     theirs = DGPRegressor().get_params()
+    assert ours.pop("local") is None  # neither --local nor --no-local
+    assert theirs.pop("local") == "auto"
     shared = ours.keys() & theirs.keys()
     assert {"inference", "preset", "num_layers", "max_steps", "starts", "kernel", "batch_size"} <= shared
     assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
