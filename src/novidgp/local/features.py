@@ -4,12 +4,14 @@
 smooth function of x, costs one path, and for two layers it is the mean of h over all paths.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from novidgp.numerics.compilation import precision
+from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
@@ -36,7 +38,7 @@ def local_inputs(fitted: Fitted, x: np.ndarray) -> np.ndarray:
     return hidden if x.shape[1] > MOST_COLUMNS else np.concatenate([x, hidden], axis=1)
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def _hidden_features(fitted: Fitted, x: Float[Array, "n d"]) -> Float[Array, "n h"]:
     model = fitted.model
     draws = model.white(fitted.posterior.sample(_DRAWS, key=jax.random.key(0)))

@@ -9,7 +9,7 @@ import numpy as np
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LocalGP
 from novidgp.local.neighbours import Index
-from novidgp.numerics.compilation import precision
+from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.trees import on_device
 
@@ -77,7 +77,7 @@ class ConditionedGP:
         return mean, variance
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def _predict(gp: LocalGP, hoods: Neighbourhoods, deep_variance):
     mean, variance = gp.conditional(hoods)
     return mean, variance + gp.noise(deep_variance)

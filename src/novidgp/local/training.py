@@ -17,7 +17,8 @@ from novidgp.inference.optim import adam, descend
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LocalGP, starting_gp
 from novidgp.local.rows import ConditionedGP, Rows
-from novidgp.numerics.compilation import precision
+from novidgp.model.dgp import Count
+from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.trees import on_device
 
@@ -57,8 +58,8 @@ def _typical_variance(errors: np.ndarray) -> float:
     return float((high - low) / 1.349) ** 2
 
 
-@functools.partial(jax.jit, static_argnames="steps")
-def _step(gp: LocalGP, state, hoods: Neighbourhoods, errors, deep_variance, steps: int):
+@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
+def _step(gp: LocalGP, state, hoods: Neighbourhoods, errors, deep_variance, steps: Count):
     gradient = jax.grad(_loss)(gp, hoods, errors, deep_variance)
     return descend(adam(_LEARNING_RATE, steps), gradient, state, gp)
 
