@@ -120,7 +120,7 @@ def xgboost(fit: Fit, problem: Problem) -> Regression:
 
     The predictive is a Gaussian with the standard deviation of the held-out residuals.
     """
-    import xgboost  # an optional dependency
+    import xgboost  # pyright: ignore[reportMissingImports]  # an optional dependency
 
     data = xgboost.DMatrix(problem.X, problem.y)
     best: tuple[float, int, dict[str, Any]] = (np.inf, 1, {})
