@@ -22,7 +22,7 @@ from novidgp.numerics.scaling import standardiser
 LEAST_ROWS = 200
 """With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
 _LEAST_REQUIRED = 10
-_TRAINED_ROWS = 8_192
+_TRAINED_ROWS = 4_096
 _JUDGED_ROWS = 2_048
 """Most rows that are left out in turn, to train the layer and to judge it. All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
@@ -38,7 +38,8 @@ class LocalSettings(NamedTuple):
     required: bool = False
     """Whether it is kept whatever the judgement."""
     neighbours: int = 64
-    steps: int = 300
+    steps: int = 96
+    """Evaluations of the leave-one-out loss in training."""
 
 
 class Paths(NamedTuple):
@@ -100,7 +101,7 @@ def fit_local_layer(
         rows = Rows(inputs[observed], _without_outliers(residuals), variance)
         trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
         judged = trained[:_JUDGED_ROWS]
-        conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, rng=rng), rows)
+        conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps), rows)
         seen = _of_target(paths(observed[judged]), number)
         target, gains = _calibrated(conditioned, judged, errors[judged], *seen, settings.neighbours)
         gain = float(np.mean(gains)) - conditioned.gp.num_parameters / len(

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from novidgp.model.kernels import Kernel
 from novidgp.model.means import MeanFunction
-from novidgp.numerics.linalg import add_jitter, inverse_cholesky
+from novidgp.numerics.linalg import add_jitter, inverse_cholesky, row_quadratic
 
 _VARIANCE_FLOOR = 1e-8
 
@@ -88,10 +88,11 @@ class GPLayer(eqx.Module):
         variance = self.kernel.variance()
         shift = 0.0
         if scale is not None:
-            spread = matrix @ scale
             if noise is None:
-                share = share + jnp.sum(spread**2, axis=-1)
+                spread = row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2))
+                share = share + jnp.maximum(spread, 0.0)  # rounding
             else:
+                spread = matrix @ scale
                 drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
                 shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
         v = jnp.sqrt(variance) * v
