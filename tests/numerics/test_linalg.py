@@ -126,4 +126,5 @@ def test_row_quadratic_and_its_derivatives(x64):
     expected = np.einsum("bni,bij,bnj->bn", rows, matrix, rows)
     np.testing.assert_allclose(row_quadratic(rows, matrix), expected, rtol=1e-12)
     # Central differences in float64 are good to 1e-8 or so.
-    check_grads(lambda a, c: row_quadratic(a, c @ jnp.swapaxes(c, -1, -2)), (rows, root), order=1, rtol=1e-6)
+    function = jax.jit(lambda a, c: row_quadratic(a, c @ jnp.swapaxes(c, -1, -2)))
+    check_grads(function, (rows, root), order=1, rtol=1e-6)
