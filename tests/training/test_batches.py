@@ -59,13 +59,3 @@ def test_padding_repeats_an_input_and_has_no_targets(rows, size):
     np.testing.assert_array_equal(targets[:rows], y)
     np.testing.assert_array_equal(inputs[rows:], np.repeat(x[:1], size - rows, axis=0))
     assert np.isnan(targets[rows:]).all()
-
-
-def test_still_steps_have_the_first_batch():
-    moving = Minibatches(20, 5, STREAMS).at(0, 9)
-    still = Minibatches(20, 5, STREAMS).at(0, 12, still=3)
-    assert moving is not None
-    assert still is not None
-    np.testing.assert_array_equal(still[3:], moving)
-    np.testing.assert_array_equal(still[:3], np.repeat(moving[:1], 3, axis=0))
-    np.testing.assert_array_equal(still[2:], Minibatches(20, 5, STREAMS).at(2, 10, still=3))

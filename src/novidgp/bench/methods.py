@@ -15,6 +15,8 @@ from novidgp.prediction.scores import point_scores
 
 CURVE_ROWS = 1_000
 CURVE_CHUNK = 20
+_BATCH = 1_000
+"""Rows of a step where a suite gives all methods the same steps."""
 
 
 def available_methods() -> tuple[str, ...]:
@@ -50,6 +52,8 @@ def make_estimator(fit: Fit, task: str) -> Any:
     own = {name: value for name, value in fit.options.items() if name in known}
     rest = {name: value for name, value in fit.options.items() if name not in known}
     settings: dict[str, Any] = {"random_state": fit.seed, "verbose": False, "preset": fit.preset}
+    if fit.steps is not None:
+        settings["batch_size"] = _BATCH
     for name, value in (
         ("num_layers", fit.layers),
         ("num_inducing", fit.inducing),

@@ -40,7 +40,8 @@ class Suite:
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     layers: tuple[int, ...] = (2,)
-    steps: int = 1000
+    steps: int | None = 1000
+    """None is what each method needs by itself."""
     inducing: int = 100
     splits: tuple[int, ...] = (0, 1, 2)
     protocols: tuple[str, ...] = ("random",)
@@ -93,7 +94,7 @@ class Suite:
         for variant in self.variants:
             same = variant.preset == fit.preset and variant.options == options
             if variant.label and same and (variant.inducing or fit.inducing) == fit.inducing:
-                steps = "" if fit.steps == self.steps else f", {fit.steps} steps"
+                steps = "" if fit.steps == self.steps else f", {_steps(fit)}"
                 return f"{fit.method}, {variant.label}{steps}"
         parts = [f"{name}={value}" for name, value in sorted(options.items())]
         if fit.preset != "default":
@@ -101,8 +102,12 @@ class Suite:
         if fit.inducing not in (None, self.inducing):
             parts.append(f"M={fit.inducing}")
         if fit.steps != self.steps:
-            parts.append(f"{fit.steps} steps")
+            parts.append(_steps(fit))
         return ", ".join([fit.method, *parts])
+
+
+def _steps(fit: Fit) -> str:
+    return "as many steps as it needs" if fit.steps is None else f"{fit.steps} steps"
 
 
 SUITES = {
@@ -134,6 +139,7 @@ SUITES = {
             "target of protein-log is the logarithm of protein's.",
             datasets=(*UCI, "elevators", "protein-log"),
             methods=("novi", "local-gp", "hist-gb", "xgboost"),
+            steps=None,
             variants=(Variant("deep GP alone", {"local": False}), Variant("local layer", {"local": "auto"})),
             scores=("rmse", "nll", "coverage90", "seconds_fit"),
         ),

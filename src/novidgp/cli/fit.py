@@ -79,11 +79,15 @@ def fit_command(
             show_default="where it pays",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1000,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps.", show_default="what the method needs")
+    ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Models trained from different starts, to predict with their mixture.")
     ] = 1,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 1000,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows per step.", show_default="what the method needs")
+    ] = None,
     validation_fraction: Annotated[
         float | None,
         typer.Option(help="Share of rows that choose the best model.", show_default="none: the last"),

@@ -29,10 +29,11 @@ from novidgp.estimators.checks import (
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.inference import METHODS, Method, make_method
+from novidgp.inference.base import Budget
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.features import local_inputs
 from novidgp.model.build import ModelConfig, starting_models
-from novidgp.model.dgp import Batch
+from novidgp.model.dgp import DGP, Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
@@ -66,9 +67,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         latent_dim="auto",
         features=None,
         local="auto",
-        max_steps=1000,
+        max_steps=None,
         starts=1,
-        batch_size=1000,
+        batch_size=None,
         num_predict_samples=100,
         validation_fraction=None,
         patience=None,
@@ -158,10 +159,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_choice("mean", self.mean, MEANS)
         check_choice("dtype", self.dtype, DTYPES)
         check_kernel(self.kernel)
-        for name in ("num_layers", "max_steps", "starts", "batch_size", "num_predict_samples"):
+        for name in ("num_layers", "starts", "num_predict_samples"):
             check_integer(name, getattr(self, name))
         check_inducing(self.num_inducing, self.num_layers)
-        for name in ("hidden_dim", "patience"):
+        for name in ("hidden_dim", "patience", "max_steps", "batch_size"):
             check_integer(name, getattr(self, name), optional=True)
         check_number("checkpoint_every", self.checkpoint_every)
         check_choice("on_interrupt", self.on_interrupt, ON_INTERRUPT)
@@ -239,9 +240,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         inputs = standardiser(X, weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
         scaled = inputs.inputs(X), targets.targets(y)
-        full_batch = len(X) <= self.batch_size
         rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
-        steps, starts = int(self.max_steps), int(self.starts)
+        starts = int(self.starts)
 
         def batch(*columns):
             return Batch(*(on_device(part, config.dtype) for part in columns))
@@ -252,14 +252,16 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 held_X, held_y, held_weight = held_out
                 held_rows = inputs.inputs(held_X), targets.targets(held_y)
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
+            model = starting_models(config, scaled[0], key=streams.key("model"), starts=starts)
+            steps, batch_size = self._budget(method, model, len(X))
             result = fit(
-                starting_models(config, scaled[0], key=streams.key("model"), starts=starts),
+                model,
                 method,
                 batch(*rows),
                 steps=steps,
                 starts=starts,
                 key=streams.key("training"),
-                batch_size=None if full_batch else int(self.batch_size),
+                batch_size=None if len(X) <= batch_size else batch_size,
                 num_data=len(X),
                 validation=validation,
                 patience=None if validation is None else self.patience,
@@ -287,8 +289,18 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.seed_ = seed
         self.prediction_seed_ = streams.integer("predictions")
         self._keep(result)
+        if self.max_steps is None and result.status == "finished":
+            rows = "all rows" if len(X) <= batch_size else f"{batch_size:,} rows"
+            note = f"{steps:,} steps of {rows}: what {method.name} needs for {len(X):,} rows."
+            self.fit_notes_ += (note,)
         if local is not None and result.status != "interrupted":
             self._fit_local(X, scaled[1], local, streams.numpy("local layer"))
+
+    def _budget(self, method: Method, model: DGP, num_data: int) -> Budget:
+        """Steps and rows of a step: the user's where given, else what the method says it needs."""
+        needed = method.budget(model, num_data)
+        wanted = zip((self.max_steps, self.batch_size), needed, strict=True)
+        return Budget(*(default if value is None else int(value) for value, default in wanted))
 
     def _keep(self, result: FitResult) -> None:
         self.model_, self.posterior_, self.ensemble_ = jax.tree.map(np.asarray, result.fitted)

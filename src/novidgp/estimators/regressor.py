@@ -70,12 +70,14 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         `fit_notes_`; it needs the `gaussian` likelihood, 200 rows and no sample weights. True or a dict keep
         it in any case. A dict has some of `neighbours` (64) and `steps` (96). A model with this layer holds
         its training rows.
-    max_steps : int, default=1000
-        Training steps.
+    max_steps : int, default=None
+        Training steps. None is what the method needs for so many rows, and `fit_notes_` tells the number: for
+        `novi` with Gaussian noise 400 up to 2,000 rows and 500 beyond, else 1000.
     starts : int, default=1
         Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
-    batch_size : int, default=1000
-        Rows of a step.
+    batch_size : int, default=None
+        Rows of a step. None is what the method needs: for `novi` with Gaussian noise 256 up to 2,000 rows,
+        else 1000.
     validation_fraction : float, default=None
         Share of the rows held out to choose the best model.
     patience : int, default=None

@@ -44,7 +44,7 @@ def save_estimator(
             "name": estimator.method_.name,
             "options": _plain(dataclasses.asdict(estimator.method_)),
             "num_data": estimator.num_data_,
-            "steps": int(estimator.max_steps),
+            "steps": estimator.n_iter_,
             "starts": int(estimator.starts),
         },
         "seed": estimator.seed_,

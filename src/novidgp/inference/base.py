@@ -67,6 +67,13 @@ class Inference(NamedTuple):
     diagnose: DiagnoseFn | None = None
 
 
+class Budget(NamedTuple):
+    """Steps of a run, and rows of a step."""
+
+    steps: int
+    batch_size: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Method(abc.ABC):
     """The options of an inference method, checked when they are made.
@@ -96,13 +103,9 @@ class Method(abc.ABC):
         be traced: they are arguments of the compiled step, so do not branch on them in Python.
         """
 
-    def for_budget(self, steps: int) -> "Method":
-        """The method with what depends on the length of a run decided. Each form is a program of its own."""
-        return self
-
-    def still_steps(self, model: DGP, steps: Count) -> Count:
-        """How many steps at the start of a run see one batch and one draw of noise."""
-        return 0
+    def budget(self, model: DGP, num_data: int) -> Budget:
+        """What a run on `num_data` rows needs, where the user does not say."""
+        return Budget(1000, 1000)
 
     def keeps_snapshots(self, num_data: int) -> bool:
         """Whether models kept during training take part in predictions."""

@@ -142,7 +142,7 @@ class Plan(NamedTuple):
 def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
     """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading
     axis."""
-    return Plan(method.for_budget(steps), starts, method.keeps_snapshots(num_data))
+    return Plan(method, starts, method.keeps_snapshots(num_data))
 
 
 def prepare(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Inference:

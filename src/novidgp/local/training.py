@@ -9,13 +9,14 @@ found anew as lengthscales move, after numbers of evaluations that double.
 """
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import minimize
 
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LocalGP, starting_gp
@@ -43,7 +44,7 @@ def train(rows: Rows, errors: np.ndarray, chosen: np.ndarray, *, steps: int) -> 
     with precision("float64"), single_threaded_lapack():
         start, unravel = ravel_pytree(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
         point = np.asarray(start)
-        bounds = Bounds(point - _REACH, point + _REACH)
+        bounds = np.stack([point - _REACH, point + _REACH], axis=1)
         gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(start))
         done, until = 0, min(_FIRST_REFRESH, steps)
         while done < steps:
@@ -85,7 +86,8 @@ def _leave_one_out_loss(
         gp = jax.tree.map(lambda leaf: on_device(leaf, rows.inputs.dtype), unravel(on_device(point)))
         parts = [_block_loss(gp, *block) for block in blocks]  # all are sent off before one is waited for
         gradients = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(part[1])]) for part in parts]
-        return sum(float(value) for value, _ in parts), np.sum(gradients, axis=0, dtype=np.float64)
+        value = math.fsum(float(value) for value, _ in parts)
+        return value, np.asarray(np.sum(gradients, axis=0, dtype=np.float64))
 
     return loss
 

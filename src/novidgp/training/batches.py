@@ -44,11 +44,9 @@ class Minibatches:
     def _new_order(self, epoch: int) -> np.ndarray:
         return self._streams.numpy("row order", epoch).permutation(self._rows).astype(np.int32)
 
-    def at(self, step: int, count: int, *, still: int = 0) -> np.ndarray | None:
-        """Row numbers of `count` batches from `step` on; None where a batch is all the data. The first
-        `still` steps and the next one have the first batch."""
+    def at(self, step: int, count: int) -> np.ndarray | None:
+        """Row numbers of `count` batches from `step` on; None where a batch is all the data."""
         if self._size >= self._rows:
             return None
-        numbers = (max(s - still, 0) for s in range(step, step + count))
-        places = (divmod(number, self._rows // self._size) for number in numbers)
+        places = (divmod(s, self._rows // self._size) for s in range(step, step + count))
         return np.stack([self._order(e)[i * self._size : (i + 1) * self._size] for e, i in places])

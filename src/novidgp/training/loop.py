@@ -197,7 +197,6 @@ class _Job:
         self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
         self.numbers, self.dtype = numbers, data.x.dtype
         self.inference = plan.inference(numbers)
-        self.still = int(plan.method.still_steps(model, numbers.steps))
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
         self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
@@ -253,7 +252,7 @@ class _Job:
             return recovering(run, infos["loss"]), None
         measured = {}
         if self.diagnose:
-            rows = self.minibatches.at(run.step, 1, still=self.still)
+            rows = self.minibatches.at(run.step, 1)
             batch = self.data if rows is None else jax.tree.map(lambda a: a[rows[0]], self.data)
             key = self.streams.key("diagnose", run.step)
             found = _diagnose(self.plan, self.arguments(), state, batch, key)
@@ -293,9 +292,9 @@ class _Job:
 
     def _call(self, run: Run, count: int) -> tuple:
         """What `_run_chunk` is called with for `count` steps on from `run`."""
-        rows = self.minibatches.at(run.step, self.chunk, still=self.still)
+        rows = self.minibatches.at(run.step, self.chunk)
         arguments = self.plan, self.arguments(run.recoveries), run.state, self.data, self.step_key
-        return *arguments, run.recoveries, run.step, self.still, count, rows
+        return *arguments, run.recoveries, run.step, count, rows
 
 
 # --- compiled parts: module-level, so that fits of the same shape share them ----------------------
@@ -309,12 +308,8 @@ def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArr
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="chunk", compiler_options=COMPILER_OPTIONS)
-def _run_chunk(
-    plan: Plan, numbers: Numbers, state, data, key, attempt, start, still, count, indices, *, chunk
-):
+def _run_chunk(plan: Plan, numbers: Numbers, state, data, key, attempt, start, count, indices, *, chunk):
     """`count` steps from `start`: the new state, and each info as `(chunk,)`.
-
-    The first `still` steps of a run have the same noise.
 
     The trip count is an argument, so that a shorter last chunk needs no program of its own.
     """
@@ -323,7 +318,7 @@ def _run_chunk(
 
     def advance(i, state):
         batch = data if indices is None else jax.tree.map(lambda a: a[indices[i]], data)
-        return step(state, batch, key=jax.random.fold_in(key, jnp.maximum(start + i - still, 0)))
+        return step(state, batch, key=jax.random.fold_in(key, start + i))
 
     def body(i, carry):
         state, infos = carry

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from novidgp.inference import NOVI, Fitted
-from novidgp.inference.dsvi import evidence_lower_bound
-from novidgp.inference.novi.default import SHORT_RUN, SMALL_DATA
+from novidgp.inference.dsvi import DSVI, evidence_lower_bound
+from novidgp.inference.novi.default import SMALL_DATA
 from novidgp.model.dgp import Batch
 from novidgp.model.likelihoods import Bernoulli
-from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
-from novidgp.training.loop import fit
+from novidgp.posteriors.gaussian import GaussianPosterior
 from support.exact_case import exact_case, one_layer, total_moments
 from support.small import ROWS, assert_close, run, small_batch, small_model
 
@@ -172,9 +171,9 @@ def test_a_traced_number_of_rows_gives_the_same_step():
     assert_close(known, traced, rtol=1e-5, atol=1e-6)  # float32, other constants folded
 
 
-def test_small_data_keep_snapshots_and_learn_hyperparameters_at_half_the_rate():
-    """Adam's first step moves every number by its learning rate: 0.01 beside a closed-form last layer on
-    small data."""
+def test_the_number_of_rows_decides_snapshots_and_the_rate_of_hyperparameters():
+    """Adam's first step moves every number by its learning rate: 0.05 beside a closed-form last layer on
+    large data."""
     model, batch = small_model(num_layers=1), small_batch()
     assert NOVI().keeps_snapshots(SMALL_DATA)
     assert not NOVI().keeps_snapshots(SMALL_DATA + 1)
@@ -190,10 +189,19 @@ def test_small_data_keep_snapshots_and_learn_hyperparameters_at_half_the_rate():
 
     small = {"noise_dim": 4, "width": 8}
     rows = jnp.asarray([SMALL_DATA, SMALL_DATA + 1], jnp.float32)
-    np.testing.assert_allclose([move(NOVI(**small), n) for n in rows], [0.01, 0.02], rtol=1e-3)
+    np.testing.assert_allclose([move(NOVI(**small), n) for n in rows], [0.02, 0.05], rtol=1e-3)
     gradient = NOVI(**small, last_layer="gradient")
-    np.testing.assert_allclose(move(gradient, rows[0]), 0.02, rtol=1e-3)
+    np.testing.assert_allclose(move(gradient, rows[1]), 0.02, rtol=1e-3)
     np.testing.assert_allclose(move(NOVI(**small, model_rate=0.005), rows[0]), 0.005, rtol=1e-3)
+
+
+def test_a_solved_last_layer_needs_fewer_steps_and_on_small_data_fewer_rows():
+    gaussian, classifier = small_model(), one_layer(np.zeros((3, 1), np.float32), Bernoulli())
+    small, large = (NOVI().budget(gaussian, rows) for rows in (SMALL_DATA, SMALL_DATA + 1))
+    usual = NOVI().budget(classifier, SMALL_DATA)
+    assert usual == DSVI().budget(gaussian, SMALL_DATA)
+    assert small.batch_size < large.batch_size
+    assert max(small.steps, large.steps) < usual.steps
 
 
 def test_the_last_layer_is_solved_for_where_it_can_be():
@@ -207,35 +215,3 @@ def test_the_last_layer_is_solved_for_where_it_can_be():
     for model in (classifier, unwhitened):
         with pytest.raises(ValueError, match="needs Gaussian noise and a whitened model"):
             NOVI(last_layer="closed-form").solves_last_layer(model)
-
-
-def test_a_short_run_opens_by_l_bfgs_and_the_loss_falls():
-    """In the opening the loss never rises, the generator's scales rest, and the rows and the noise stay."""
-    opened, plain = (NOVI().for_budget(steps) for steps in (SHORT_RUN, SHORT_RUN + 1))
-    assert opened == NOVI().for_budget(10)  # one program for all short runs
-    assert opened.opening_steps
-    assert plain.opening_steps == 0
-    model, batch = small_model(), small_batch()
-    assert opened.still_steps(model, 10) == 5
-    assert opened.still_steps(one_layer(np.zeros((3, 1), np.float32), Bernoulli()), 10) == 0
-
-    method = NOVI(noise_dim=4, width=8, opening_steps=20)
-    result = fit(model, method, batch, steps=40, chunk=10, key=jax.random.key(0), progress=False)
-    losses = result.history["loss"][:20]
-    assert np.all(np.diff(losses) <= 0)
-    assert losses[-1] < losses[0] - 0.1
-    half = fit(
-        model,
-        method,
-        batch,
-        steps=40,
-        chunk=20,
-        key=jax.random.key(0),
-        progress=False,
-        callbacks=[lambda progress: True],
-    )
-    assert half.steps == 20
-    start = gaussian_start(model.inducing_start(), method.initial_hidden_std, method.initial_final_std)
-    np.testing.assert_array_equal(half.fitted.posterior.log_diagonal[0], start[1][0])
-    assert np.any(half.fitted.posterior.mean[0] != start[0][0])
-    assert np.any(result.fitted.posterior.log_diagonal[0] != start[1][0])
