@@ -54,3 +54,15 @@ def test_any_run_of_paths_has_all_scales():
     scales = np.log(path_scales(100, 4.0))
     runs = scales.reshape(10, 10).mean(1)
     assert np.abs(runs - scales.mean()).max() < 0.45 * scales.std()
+
+
+def test_a_twin_with_another_target_costs_no_more_than_the_deep_gp_and_the_path_s_share():
+    """A layer that is sure of 0 where y is 1, and a deep GP that is not: the density is at least that of one
+    path in a hundred, and rows where the layer is right lose a hundredth of theirs."""
+    mean, variance = np.zeros((100, 1)), np.ones((100, 1))
+    new_mean, new_variance = corrected_paths(mean, variance, np.zeros(1), np.full(1, 1e-6), df=1e9)
+    scale = np.sqrt(new_variance[:, 0])
+    assert stats.norm.pdf(1.0, new_mean[:, 0], scale).mean() == pytest.approx(0.01 * stats.norm.pdf(1.0))
+    assert stats.norm.pdf(0.0, new_mean[:, 0], scale).mean() == pytest.approx(
+        0.99 * stats.norm.pdf(0.0, 0.0, 1e-3), rel=1e-2
+    )

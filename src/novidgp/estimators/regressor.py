@@ -72,7 +72,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         its training rows.
     max_steps : int, default=None
         Training steps. None is what the method needs for so many rows, and `fit_notes_` tells the number: for
-        `novi` with Gaussian noise 400 up to 2,000 rows and 500 beyond, else 1000.
+        `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond, else 1000.
     starts : int, default=1
         Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
     batch_size : int, default=None

@@ -8,7 +8,9 @@ The path becomes
 
 So each path keeps its own mean and its share of the variance, and the variances add up to T. The factor
 `rho` is one unless the paths alone spread further than half of T. The factors `tau_k` spread the paths over
-the scales of a t distribution. All predictions come from this mixture and agree with one another.
+the scales of a t distribution. So few scales have no tails, and a neighbour may be a twin with another
+target: the widest path in a hundred keeps at least the deep GP's own variance `c_k`, over and above T. All
+predictions come from this mixture and agree with one another.
 """
 
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from novidgp.local.rows import ConditionedGP
 from novidgp.numerics.scaling import Standardiser
 
 _MOST_SPREAD = 0.5
+_WIDE = 0.01
+"""Share of the paths that keep the deep GP's variance."""
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
@@ -74,8 +78,11 @@ def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, df: fl
     centre, spread = mean.mean(0), mean.var(0)
     kept = _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
     mean = centre + shift + np.sqrt(kept) * (mean - centre)
-    variance = (total - kept * spread) * variance / variance.mean(0)
-    return mean, variance * path_scales(len(mean), df)[:, None].astype(variance.dtype)
+    scales = path_scales(len(mean), df)[:, None].astype(variance.dtype)
+    local = scales * (total - kept * spread) * variance / variance.mean(0)
+    wide = np.argsort(-scales[:, 0])[: max(1, round(_WIDE * len(mean)))]
+    local[wide] = np.maximum(local[wide], variance[wide])
+    return mean, local
 
 
 def path_scales(count: int, df: float) -> np.ndarray:

@@ -172,7 +172,7 @@ def test_a_traced_number_of_rows_gives_the_same_step():
 
 
 def test_the_number_of_rows_decides_snapshots_and_the_rate_of_hyperparameters():
-    """Adam's first step moves every number by its learning rate: 0.05 beside a closed-form last layer on
+    """Adam's first step moves every number by its learning rate: 0.03 beside a closed-form last layer on
     large data."""
     model, batch = small_model(num_layers=1), small_batch()
     assert NOVI().keeps_snapshots(SMALL_DATA)
@@ -189,7 +189,7 @@ def test_the_number_of_rows_decides_snapshots_and_the_rate_of_hyperparameters():
 
     small = {"noise_dim": 4, "width": 8}
     rows = jnp.asarray([SMALL_DATA, SMALL_DATA + 1], jnp.float32)
-    np.testing.assert_allclose([move(NOVI(**small), n) for n in rows], [0.02, 0.05], rtol=1e-3)
+    np.testing.assert_allclose([move(NOVI(**small), n) for n in rows], [0.02, 0.03], rtol=1e-3)
     gradient = NOVI(**small, last_layer="gradient")
     np.testing.assert_allclose(move(gradient, rows[1]), 0.02, rtol=1e-3)
     np.testing.assert_allclose(move(NOVI(**small, model_rate=0.005), rows[0]), 0.005, rtol=1e-3)

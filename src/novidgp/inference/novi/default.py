@@ -31,9 +31,9 @@ from novidgp.posteriors.generators import Covariance, smooth_generator
 
 SMALL_DATA = 2000
 """Rows up to which hyper-parameters overfit soon. Snapshots are then kept (unless `snapshots` is given). With
-more rows, and a last layer that is solved for, they learn at 0.05 instead of 0.02 (unless `model_rate` is
+more rows, and a last layer that is solved for, they learn at 0.03 instead of 0.02 (unless `model_rate` is
 given)."""
-SMALL_BUDGET, LARGE_BUDGET = Budget(400, 256), Budget(500, 1000)
+SMALL_BUDGET, LARGE_BUDGET = Budget(400, 256), Budget(700, 1000)
 """What a run needs where the last layer is solved for, up to so many rows and beyond. Measured on the paper's
 eight sets: 1000 steps of 1000 rows end no better, and take six times as long on the small ones."""
 
@@ -142,7 +142,7 @@ class NOVI(Method):
         def optimisers(memory):
             solved, model_rate = memory is not None, self.model_rate
             if model_rate is None:
-                model_rate = jnp.where(solved & (num_data > SMALL_DATA), 0.05, 0.02)
+                model_rate = jnp.where(solved & (num_data > SMALL_DATA), 0.03, 0.02)
             generator = adam_per_field(
                 steps,
                 mean=step_scale * self.mean_rate,
