@@ -27,7 +27,15 @@ from novidgp.estimators.checks import (
     refuse_dates,
     seed_of,
 )
+from novidgp.estimators.images import (
+    augmented,
+    image_inputs,
+    image_layers,
+    image_parameters,
+    num_layers,
+)
 from novidgp.estimators.saving import save_estimator
+from novidgp.estimators.summary import summary_text
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.features import local_inputs
@@ -36,7 +44,7 @@ from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
-from novidgp.numerics.scaling import identity, standardiser
+from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
@@ -56,6 +64,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         inference="novi",
         preset="default",
         num_layers=2,
+        layers=None,
         num_inducing=100,
         hidden_dim=None,
         kernel="rq",
@@ -66,6 +75,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         latent_dim="auto",
         features=None,
         local="auto",
+        augment=None,
         max_steps=1000,
         starts=1,
         batch_size=1000,
@@ -84,6 +94,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.inference = inference
         self.preset = preset
         self.num_layers = num_layers
+        self.layers = layers
         self.num_inducing = num_inducing
         self.hidden_dim = hidden_dim
         self.kernel = kernel
@@ -94,6 +105,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.latent_dim = latent_dim
         self.features = features
         self.local = local
+        self.augment = augment
         self.max_steps = max_steps
         self.starts = starts
         self.batch_size = batch_size
@@ -140,6 +152,11 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
         save_estimator(self, path, extra, without_rows=without_rows)
 
+    def summary(self) -> None:
+        """Print what the model is made of: layers with their shapes and inducing points, parameters, method,
+        steps, and whether training rows are in it. Before `fit` it prints what the parameters say."""
+        print(summary_text(self))
+
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one
         propagation.
@@ -152,7 +169,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
-        method = make_method(self.inference, self.inference_options, preset=self.preset)
+        method = make_method(self.inference, image_parameters(self), preset=self.preset)
         check_likelihood(self.likelihood, task)
         check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
         check_choice("mean", self.mean, MEANS)
@@ -160,7 +177,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_kernel(self.kernel)
         for name in ("num_layers", "max_steps", "starts", "batch_size", "num_predict_samples"):
             check_integer(name, getattr(self, name))
-        check_inducing(self.num_inducing, self.num_layers)
+        check_inducing(self.num_inducing, num_layers(self))
         for name in ("hidden_dim", "patience"):
             check_integer(name, getattr(self, name), optional=True)
         check_number("checkpoint_every", self.checkpoint_every)
@@ -174,17 +191,22 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         refuse_dates(X, "X")
+        images = image_inputs(self, X, y, reset=reset)
+        if images is not None:
+            return images
         try:
-            return validate_data(
+            checked = validate_data(
                 self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
             )
         except (ValueError, TypeError) as error:
             raise explain_text(error, "X") from None
+        self.image_shape_ = None
+        return checked
 
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
         return ModelConfig(
-            num_layers=int(self.num_layers),
-            num_inducing=check_inducing(self.num_inducing, self.num_layers),
+            num_layers=int(num_layers(self)),
+            num_inducing=check_inducing(self.num_inducing, num_layers(self)),
             hidden_dim=None if self.hidden_dim is None else int(self.hidden_dim),
             kernel=self.kernel,
             kernel_sharing=self.kernel_sharing,
@@ -196,12 +218,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             latent_dim=self._local_dim(),
             features=check_features(self.features),
             dtype=self.dtype,
+            image=self.image_shape_,
+            layers=image_layers(self),
         )
 
     def _local_dim(self) -> int:
-        """`auto` is one local variable for the methods that propose one, and none for the others."""
-        auto = self.latent_dim == "auto"
-        return int(METHODS[self.inference].uses_local_variable if auto else self.latent_dim)
+        """`auto` is one local variable for the methods that propose one, and none for the others or beside
+        convolutional layers."""
+        auto = METHODS[self.inference].uses_local_variable and self.layers is None
+        return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
     def _train(
         self,
@@ -217,9 +242,11 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        local = check_local(
-            self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
-        )
+        local = None
+        if config.layers is None:
+            local = check_local(
+                self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
+            )
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -236,9 +263,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
             fewer = tuple(min(count, len(X)) for count in config.inducing_counts())
             config = config._replace(num_inducing=fewer if len(set(fewer)) > 1 else fewer[0])
-        inputs = standardiser(X, weight)
+        image = config.image
+        inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
-        scaled = inputs.inputs(X), targets.targets(y)
+        scaled = inputs.inputs_as(X, np.float64 if image is None else config.dtype), targets.targets(y)
         full_batch = len(X) <= self.batch_size
         rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
         steps, starts = int(self.max_steps), int(self.starts)
@@ -254,7 +282,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
             result = fit(
                 starting_models(config, scaled[0], key=streams.key("model"), starts=starts),
-                method,
+                augmented(method, self.augment, image),
                 batch(*rows),
                 steps=steps,
                 starts=starts,

@@ -62,6 +62,12 @@ class ModelConfig(NamedTuple):
         return (count,) * self.num_layers if isinstance(count, int) else tuple(count)
 
 
+def config_from_json(values: dict[str, Any]) -> ModelConfig:
+    """A configuration from what JSON keeps of it: lists stand for tuples."""
+    tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return ModelConfig(**tuples)
+
+
 def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndarray:
     """K-means centres of the inputs; rows of the inputs where k-means has too few distinct ones."""
     rng = streams.numpy("inducing points")

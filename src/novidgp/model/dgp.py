@@ -107,9 +107,10 @@ class DGP(eqx.Module):
     ) -> Float[Array, "*k n h"]:
         """One path per draw through the hidden layers.
 
-        Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row, or draw
-        it once a path if they say so. With `share_draws` all paths of a row share one draw of V instead: one
-        function at k inputs. The local variable of a model that has one is given, or drawn from its prior.
+        Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row;
+        convolutional ones draw it, once a path. With `share_draws` all paths of a row share one draw of V
+        instead: one function at k inputs. The local variable of a model that has one is given, or drawn from
+        its prior.
         """
         v = self.white(v)
         spreads = (None,) * len(v) if scales is None else scales

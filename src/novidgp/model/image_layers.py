@@ -26,7 +26,7 @@ Layers = tuple[dict[str, Any], ...]
 
 
 def check_layers(value: Any) -> Layers | str | None:
-    """Descriptions with all their settings, from a sequence of dicts; None and a preset's name as they are."""
+    """Descriptions with all their settings, from a sequence of dicts; None and a preset's name stay."""
     if value is None:
         return None
     if isinstance(value, str):
