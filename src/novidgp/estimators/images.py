@@ -6,7 +6,7 @@ an image is the shape beside it.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -48,14 +48,13 @@ def image_parameters(estimator: Any) -> dict[str, Any] | None:
             )
     kind = METHODS.get("novi-paper" if estimator.preset == "paper" else estimator.inference)
     fields = () if kind is None else dataclasses.fields(kind)
-    fewer = {f.name: _PATHS for f in fields if f.name in _PER_STEP and f.default > _PATHS}
+    fewer = {f.name: _PATHS for f in fields if f.name in _PER_STEP and cast(int, f.default) > _PATHS}
     return fewer | (estimator.inference_options or {})
 
 
 def num_layers(estimator: Any) -> int:
     """Those of `layers`, if it lists some."""
-    listed = estimator.layers is not None and not isinstance(estimator.layers, str)
-    return len(estimator.layers) if listed else estimator.num_layers
+    return estimator.num_layers if isinstance(estimator.layers, str | None) else len(estimator.layers)
 
 
 def image_layers(estimator: Any) -> Layers | None:

@@ -7,6 +7,7 @@ import jax
 from novidgp.estimators.images import described, num_layers
 from novidgp.local.layer import LocalLayer
 from novidgp.model.conv_layers import ConvGPLayer, Located, PatchSumLayer
+from novidgp.model.image_layers import check_layers
 from novidgp.model.kernels import Kernel, Product, Stationary, Sum
 from novidgp.model.layers import Layer
 from novidgp.model.patches import Patches
@@ -38,11 +39,14 @@ def summary_text(estimator: Any) -> str:
 def _unfitted(estimator: Any) -> list[str]:
     layers = num_layers(estimator)
     kind = "dense" if estimator.layers is None else "convolutional"
+    checked = check_layers(estimator.layers)
+    listed = checked if isinstance(checked, tuple) else ()
     points = estimator.num_inducing
     points = points if isinstance(points, int) else ", ".join(map(str, points))
     return [
         f"{type(estimator).__name__}, not fitted: shapes are known after fit",
         f"layers: {layers} {kind}, inducing points: {points}, kernel: {estimator.kernel}",
+        *("  " + ", ".join(f"{name} {value}" for name, value in layer.items()) for layer in listed),
         f"likelihood: {estimator.likelihood}, features: {estimator.features}",
         f"inference: {estimator.inference}, {estimator.max_steps:,} steps of {estimator.batch_size:,} rows, "
         f"{estimator.dtype}",
