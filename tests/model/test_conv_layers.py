@@ -87,7 +87,7 @@ def test_a_convolutional_layer_is_a_dense_one_at_every_patch():
         np.testing.assert_allclose(moments.variance[0, n], spread, atol=ATOL)
     own = layer.conditional(jnp.stack([x, 3.0 * x]), v)
     np.testing.assert_allclose(own.mean[0], moments.mean[0], atol=ATOL)
-    np.testing.assert_allclose(own.mean[1], layer.conditional(3.0 * x, v).mean[1], atol=ATOL)
+    np.testing.assert_allclose(own.mean[1], layer.conditional(jnp.asarray(3.0 * x), v).mean[1], atol=ATOL)
 
 
 def test_pooling_averages_means_and_the_variance_of_independent_noise():
@@ -126,7 +126,7 @@ def sum_layer(reach=PLACE, *, location=True, places=None):
         places = rng.uniform(0, 2, (M, 2)) if places is None else places
         points = np.concatenate([points, places], axis=1)
         kernel = Located(kernel, stationary("matern32", parameter(reach), jnp.ones(1)))
-    return PatchSumLayer(kernel, jnp.asarray(points)[None], jnp.asarray(WEIGHT), Zero(P), P, CUT)
+    return PatchSumLayer(kernel, jnp.asarray(points)[None], Zero(P), P, jnp.asarray(WEIGHT), CUT)
 
 
 def dense_sum(x, layer, reach):
@@ -213,7 +213,7 @@ def deep_model():
         stationary("rbf", parameter(3.0), jnp.array([2.0])),
         stationary("matern32", parameter(1.5), jnp.ones(1)),
     )
-    last = PatchSumLayer(kernel, jnp.asarray(points[None]), jnp.ones(6), Zero(3), 3, inner)
+    last = PatchSumLayer(kernel, jnp.asarray(points[None]), Zero(3), 3, jnp.ones(6), inner)
     return DGP((first, last), Softmax())
 
 

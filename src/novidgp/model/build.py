@@ -64,7 +64,9 @@ class ModelConfig(NamedTuple):
 
 def config_from_json(values: dict[str, Any]) -> ModelConfig:
     """A configuration from what JSON keeps of it: lists stand for tuples."""
-    tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
     return ModelConfig(**tuples)
 
 

@@ -97,9 +97,9 @@ class PatchSumLayer(Layer):
     kernel: Kernel
     """Of patches, or `Located`; inducing patches then have their places in two more columns."""
     inducing: Float[Array, "1 m d"]
-    weight: Float[Array, " P"]
     mean: MeanFunction
     outputs: int = eqx.field(static=True)
+    weight: Float[Array, " P"]
     patches: Patches = eqx.field(static=True)
 
     @property

@@ -76,7 +76,7 @@ def start_layers(
                 points = cluster(sample, count)
             weight = on_device(np.ones(patches.count), dtype)
             built.append(
-                PatchSumLayer(part, on_device(points[None], dtype), weight, Zero(outputs), outputs, patches)
+                PatchSumLayer(part, on_device(points[None], dtype), Zero(outputs), outputs, weight, patches)
             )
             continue
         points, maps = cluster(sample, count), spec["maps"]
