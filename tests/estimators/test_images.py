@@ -152,10 +152,10 @@ def test_layers_of_a_list_have_a_number_of_inducing_patches_each(nothing_is_trai
 @pytest.mark.parametrize("shape", [(8, 8), (28, 28), (32, 32, 3), (70, 50, 3)])
 def test_the_preset_fits_images_of_any_size(num_layers, shape, nothing_is_trained):
     X = np.random.default_rng(0).random((4, *shape))
-    with pytest.raises(nothing_is_trained) as caught, pytest.warns(UserWarning, match="exceeds the 4"):
-        DGPClassifier(layers="conv", num_layers=num_layers).fit(X, [0, 1, 2, 1])
+    with pytest.raises(nothing_is_trained) as caught:
+        DGPClassifier(layers="conv", num_layers=num_layers, num_inducing=20).fit(X, [0, 1, 2, 1])
     layers = caught.value.args[0].layers
-    assert len(layers) == num_layers
+    assert [layer.num_inducing for layer in layers] == [20] * num_layers  # patches, more than images
     assert 4 <= layers[-1].patches.count <= 400
 
 

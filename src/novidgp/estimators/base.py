@@ -255,7 +255,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             held_out = _rows(held, X, y, weight)
             X, y, weight = _rows(kept, X, y, weight)
-        if max(config.inducing_counts()) > len(X):
+        if config.layers is None and max(config.inducing_counts()) > len(X):
             warnings.warn(
                 f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
                 UserWarning,

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
-from novidgp.model.conv_start import start_layers
+from novidgp.model.conv_start import Start, start_layers
 from novidgp.model.dgp import DGP
 from novidgp.model.feature_map import make_feature_map
 from novidgp.model.kernels import make_kernel
@@ -180,19 +180,22 @@ def _image_layers(
     if config.image is None or config.layers is None:
         raise ValueError("layers are for images; pass image=(height, width, channels) beside them.")
     height, width, channels = config.image
+    start = Start(
+        config.kernel,
+        config.mean,
+        config.lengthscale,
+        jnp.dtype(config.dtype),
+        lambda rows, count: inducing_points(rows, count, streams),
+        streams.numpy("layers"),
+    )
     return start_layers(
         tuple(config.layers),
         (height, width, channels),
         inputs,
+        start,
         counts=config.inducing_counts(),
         outputs=outputs,
-        kernel=config.kernel,
-        mean=config.mean,
-        lengthscale=config.lengthscale,
         variances=[_hidden_variance(config, index) for index in range(config.num_layers - 1)],
-        dtype=jnp.dtype(config.dtype),
-        cluster=lambda rows, count: inducing_points(rows, count, streams),
-        rng=streams.numpy("layers"),
     )
 
 
