@@ -49,3 +49,16 @@ def test_fewer_rows_on_request():
 def test_an_unknown_data_option_is_refused():
     with pytest.raises(ValueError, match="'row' is unknown; use rows, train_rows, test_fraction"):
         load_problem(FIT._replace(data={"row": 10}))
+
+
+def test_images_stay_images_and_become_rows_for_other_methods(monkeypatch):
+    from novidgp.bench import problems
+    from novidgp.datasets import Dataset, dataset_info
+
+    X, y = np.arange(60_010 * 4, dtype=np.uint8).reshape(-1, 2, 2), np.arange(60_010) % 10
+    monkeypatch.setattr(problems, "_dataset", lambda name: Dataset(name, X, y, dataset_info(name)))
+    problem = load_problem(Fit("mnist", "official", 0, "novi", data={"train_rows": 20}))
+    assert problem.X.shape == (20, 2, 2)
+    assert problem.X.dtype == np.uint8
+    assert problem.flat().X_test.shape == (10, 4)
+    assert problem.flat().X.dtype == np.float64

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from novidgp.datasets.parsers import PARSERS
 from novidgp.datasets.registry import REGISTRY
@@ -40,6 +42,8 @@ def test_command_examples_run(block, tmp_path, monkeypatch):
     """Every `$ novidgp ...` line, in order."""
     monkeypatch.chdir(tmp_path)
     houses().to_csv("houses.csv", index=False)
+    digits = load_digits()
+    np.savez("digits.npz", X=digits.images[:100], y=digits.target[:100])
     for command in re.findall(r"^\$ novidgp (.*)$", block, re.MULTILINE):
         arguments = command.split()
         if arguments[0] in ("fit", "demo"):

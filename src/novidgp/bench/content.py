@@ -16,6 +16,7 @@ HEADINGS = {
     "rmse_train": "RMSE, training",
     "accuracy": "accuracy, %",
     "ece": "ECE",
+    "brier": "Brier",
     "seconds_per_step": "s per iteration",
     "seconds_fit": "s per fit",
     "coverage90": "in 90 %",

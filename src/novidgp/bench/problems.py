@@ -13,7 +13,8 @@ DATA_OPTIONS = ("rows", "train_rows", "test_fraction")
 
 
 class Problem(NamedTuple):
-    """Training and test rows. Inputs are raw; regression targets are standardised by the training rows."""
+    """Training and test rows. Inputs are raw, images as images; regression targets are standardised by the
+    training rows."""
 
     task: str
     X: np.ndarray
@@ -22,6 +23,11 @@ class Problem(NamedTuple):
     y_test: np.ndarray
     target_sd: float
     """The standard deviation of the training targets in the units of the file."""
+
+    def flat(self) -> "Problem":
+        """The problem with inputs as rows of numbers, for methods that know no images."""
+        X, X_test = (np.asarray(x, np.float64).reshape(len(x), -1) for x in (self.X, self.X_test))
+        return self._replace(X=X, X_test=X_test)
 
 
 @lru_cache(maxsize=1)
@@ -44,9 +50,9 @@ def load_problem(fit: Fit) -> Problem:
     if fit.data.get("train_rows", len(train)) < len(train):
         generator = np.random.default_rng([fit.seed, 1])
         train = np.sort(generator.choice(train, int(fit.data["train_rows"]), replace=False))
-    X, X_test = (
-        np.asarray(dataset.X[part], np.float64).reshape(len(part), -1) for part in (train, chosen.test)
-    )
+    X, X_test = dataset.X[train], dataset.X[chosen.test]
+    if not dataset.info.images:
+        X, X_test = np.asarray(X, np.float64), np.asarray(X_test, np.float64)
     y, y_test = dataset.y[train], dataset.y[chosen.test]
     if dataset.info.task == "classification":
         return Problem("classification", X, y, X_test, y_test, 1.0)

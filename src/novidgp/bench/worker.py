@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import math
 import os
 import platform
 import signal
@@ -59,11 +60,12 @@ def _scores(fit: Fit) -> dict[str, Any]:
     from novidgp.bench.scoring import score
 
     _forget_other_programs(fit)
-    problem = load_problem(fit)
+    problem = load_problem(fit).flat() if fit.baseline else load_problem(fit)
     clock = time.perf_counter()
     method, facts = fit_method(fit, problem)
     seconds = time.perf_counter() - clock
-    sizes = {"rows_train": len(problem.X), "rows_test": len(problem.X_test), "columns": problem.X.shape[1]}
+    rows = {"rows_train": len(problem.X), "rows_test": len(problem.X_test)}
+    sizes = rows | {"columns": math.prod(problem.X.shape[1:])}
     return score(method, problem) | facts | {"seconds_fit": seconds} | sizes
 
 

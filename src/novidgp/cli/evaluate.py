@@ -16,17 +16,22 @@ def evaluate_command(
     """Score a saved model: error, log density, coverage and CRPS, or accuracy and calibration."""
     import json
 
-    from novidgp.cli.models import load_with_encoding, warn_of_extra_columns
+    from novidgp.cli.models import images_of, load_with_encoding, warn_of_extra_columns
     from novidgp.cli.scores import score_table, scores
     from novidgp.tables.encode import split_target, target_values
+    from novidgp.tables.images import ImageEncoding
     from novidgp.tables.read import read_table
 
     estimator, encoding = load_with_encoding(model)
-    frame = read_table(data)
-    inputs, target = split_target(frame, encoding.target)
-    warn_of_extra_columns(encoding, inputs)
-    values = scores(estimator, encoding.encode(inputs), target_values(target, encoding.task))
-    if as_json:
-        typer.echo(json.dumps({"rows": len(frame), **values}))
+    if isinstance(encoding, ImageEncoding):
+        images = images_of(data)
+        X, y = images.X, images.target(data)
     else:
-        out().print(score_table(values, f"{model} on {len(frame):,} rows of {data}"))
+        inputs, target = split_target(read_table(data), encoding.target)
+        warn_of_extra_columns(encoding, inputs)
+        X, y = encoding.encode(inputs), target_values(target, encoding.task)
+    values = scores(estimator, X, y)
+    if as_json:
+        typer.echo(json.dumps({"rows": len(X), **values}))
+    else:
+        out().print(score_table(values, f"{model} on {len(X):,} rows of {data}"))

@@ -4,9 +4,16 @@ from typing import Annotated, Any
 
 import typer
 
-from novidgp.cli.console import out, report_errors, warn
+from novidgp.cli.console import out, report_errors
 from novidgp.cli.interrupts import leave
-from novidgp.cli.options import INFERENCE_METHODS, check_files, make_estimator, parse_options, parse_value
+from novidgp.cli.options import (
+    INFERENCE_METHODS,
+    check_files,
+    make_estimator,
+    parse_layers,
+    parse_options,
+    parse_value,
+)
 
 
 @report_errors()
@@ -14,7 +21,8 @@ def fit_command(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="A .csv, .parquet or .npz file, or a name from `novidgp data list`."
+            metavar="DATA",
+            help="A .csv, .parquet or .npz file (images too), or a name from `novidgp data list`.",
         ),
     ],
     target: Annotated[
@@ -47,7 +55,9 @@ def fit_command(
     preset: Annotated[
         str, typer.Option(help="Settings of the method; novi has default and paper.")
     ] = "default",
-    layers: Annotated[int, typer.Option(min=1, help="GP layers; 1 is a sparse GP.")] = 2,
+    layers: Annotated[
+        str, typer.Option(metavar="N", help="GP layers; 1 is a sparse GP. For images also conv.")
+    ] = "2",
     inducing: Annotated[int, typer.Option(min=1, help="Inducing points per layer.")] = 100,
     hidden: Annotated[
         int | None, typer.Option(min=1, help="Width of hidden layers.", show_default="features, at most 30")
@@ -78,6 +88,9 @@ def fit_command(
             help="Local layer on the nearest training rows; the model file then holds the rows.",
             show_default="where it pays",
         ),
+    ] = None,
+    augment: Annotated[
+        str | None, typer.Option(help="Of images: shift, flip or shift+flip.", show_default="none")
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Training steps.", show_default="what the method needs")
@@ -120,7 +133,7 @@ def fit_command(
         float, typer.Option(min=0.0, metavar="SECONDS", help="Time between two writes of the checkpoint.")
     ] = 60.0,
 ) -> None:
-    """Fit a deep Gaussian process to a table and save it to one file.
+    """Fit a deep Gaussian process to a table or to images and save it to one file.
 
     Ctrl-C saves the model as it is then.
     """
@@ -130,30 +143,14 @@ def fit_command(
     import numpy as np
 
     from novidgp.cli.models import ENCODING
+    from novidgp.cli.problems import read_problem
     from novidgp.cli.scores import score_table, scores
-    from novidgp.tables.encode import TableEncoding, choose_task, split_target, target_values
-    from novidgp.tables.errors import TableError
-    from novidgp.tables.read import read_table
 
     options = parse_options(option or [])
     path = Path(output or f"{Path(data).name.split('.')[0]}.novidgp")
     check_files({"--out": path, "--checkpoint": checkpoint}, {"DATA": data})
-    frame = read_table(data)
-    if target is None:
-        if "y" not in frame.columns or Path(data).suffix.lower() == ".csv":
-            raise typer.BadParameter(
-                f"name the column to predict, one of: {', '.join(frame.columns[:20])}", param_hint="--target"
-            )
-        target = "y"
-    absent = [name for name in drop or [] if name not in frame.columns]
-    if absent:
-        raise TableError(f"--drop {absent[0]}: the table has no such column")
-    table, column = split_target(frame.drop(columns=drop or []), target)
-    kind = choose_task(column, task)
-    if kind == "regression" and task == "auto" and column.nunique() <= 2:
-        warn(f"target {target!r} has two values; for classes use --task classification")
-    encoding = TableEncoding.learn(table, target, kind)
-    X, y = encoding.encode(table), target_values(column, kind)
+    problem = read_problem(data, target, task, drop or [])
+    X, y = problem.X, problem.y
 
     held_out = round(test_fraction * len(X))
     order = np.random.default_rng(seed).permutation(len(X))
@@ -161,7 +158,8 @@ def fit_command(
     settings = {
         "inference": inference,
         "preset": preset,
-        "num_layers": layers,
+        **parse_layers(layers),
+        "augment": augment,
         "num_inducing": inducing,
         "hidden_dim": hidden,
         "latent_dim": parse_value(latent_dim),
@@ -182,16 +180,14 @@ def fit_command(
         "checkpoint_every": checkpoint_every,
     }
     console = out()
-    console.print(
-        f"{kind} of {target!r}: {len(train):,} rows, {len(table.columns)} columns, {X.shape[1]} features"
-    )
+    console.print(f"{problem.task} of {problem.target!r}: {len(train):,} {problem.rows}")
     start = time.perf_counter()
-    model = _fitted(make_estimator(kind, settings), X[train], y[train])
+    model = _fitted(make_estimator(problem.task, settings), X[train], y[train])
     seconds = time.perf_counter() - start
     from novidgp.training.interrupts import deferred_signals
 
     with deferred_signals():
-        model.save(path, extra={ENCODING: encoding.to_json()})
+        model.save(path, extra={ENCODING: problem.encoding})
     if model.fit_status_ == "interrupted":
         kept = f"saved {path}" if checkpoint is None else f"saved {path}, and the run in {checkpoint}"
         leave(f"interrupted after {model.n_iter_:,} of {steps:,} steps: {kept}")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from novidgp.prediction.predictive import Predictive
     from novidgp.tables.encode import TableEncoding
+    from novidgp.tables.images import ImageEncoding, Images
 
 ENCODING = "table"
 """Key of the encoding in the model file's `extra`."""
@@ -18,11 +19,12 @@ ROWS_AT_ONCE = 10_000
 """Bounds the memory of predictions, which hold a mean and a variance per row and path."""
 
 
-def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
-    """The estimator in a model file, and the encoding from tables to its inputs."""
+def load_with_encoding(path: str) -> "tuple[Any, TableEncoding | ImageEncoding]":
+    """The estimator in a model file, and the encoding from tables, or files of images, to its inputs."""
     import novidgp
     from novidgp.tables.encode import TableEncoding
     from novidgp.tables.errors import TableError
+    from novidgp.tables.images import ImageEncoding, is_image_encoding
 
     model = novidgp.load_model(path)
     stored = (getattr(model, "extra_", None) or {}).get(ENCODING)
@@ -30,7 +32,22 @@ def load_with_encoding(path: str) -> "tuple[Any, TableEncoding]":
         raise TableError(
             f"{path} was saved from Python and knows no column names; load it there with novidgp.load_model"
         )
+    if is_image_encoding(stored):
+        return model, ImageEncoding(stored["task"])
     return model, TableEncoding.from_json(stored)
+
+
+def images_of(source: str) -> "Images":
+    """The images of a file, for a model of images."""
+    from novidgp.tables.errors import TableError
+    from novidgp.tables.images import read_images
+
+    found = read_images(source)
+    if found is None:
+        raise TableError(
+            f"{source}: the model is for images; give an .npz file whose X has 3 or 4 dimensions"
+        )
+    return found
 
 
 def predictives(model: Any, X: "np.ndarray") -> "Iterator[Predictive]":

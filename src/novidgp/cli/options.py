@@ -70,3 +70,13 @@ def parse_options(pairs: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
         options[name] = parse_value(text)
     return options
+
+
+def parse_layers(text: str) -> dict[str, Any]:
+    """`--layers` as parameters of the estimator: a number of dense layers, or the convolutional ones."""
+    value = parse_value(text)
+    if not isinstance(value, int):
+        return {"layers": value}
+    if value < 1:
+        raise typer.BadParameter(f"{value} is too small; have one layer or more", param_hint="--layers")
+    return {"num_layers": value}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from novidgp.cli.console import err, report_errors
-from novidgp.cli.models import load_with_encoding, predictives, warn_of_extra_columns
+from novidgp.cli.models import images_of, load_with_encoding, predictives, warn_of_extra_columns
 from novidgp.cli.options import check_files
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def predict_command(
     import pandas as pd
 
     from novidgp.tables.errors import TableError
+    from novidgp.tables.images import ImageEncoding
     from novidgp.tables.read import check_writable_table, read_table, write_table
 
     levels = parse_levels(quantiles)
@@ -42,10 +43,16 @@ def predict_command(
         check_writable_table(output)
         check_files({"--out": output}, {"MODEL": model, "DATA": data})
     estimator, encoding = load_with_encoding(model)
-    frame = read_table(data)
-    if not with_inputs:
-        warn_of_extra_columns(encoding, frame)
-    predictions = predict_frame(estimator, encoding.encode(frame), levels)
+    if isinstance(encoding, ImageEncoding):
+        if with_inputs:
+            raise TableError("--with-inputs: images have no columns to write; leave it out")
+        frame, X = pd.DataFrame(), images_of(data).X
+    else:
+        frame = read_table(data)
+        if not with_inputs:
+            warn_of_extra_columns(encoding, frame)
+        X = encoding.encode(frame)
+    predictions = predict_frame(estimator, X, levels)
     if with_inputs:
         clash = [name for name in predictions.columns if name in frame.columns]
         if clash:

@@ -27,7 +27,15 @@ from novidgp.estimators.checks import (
     refuse_dates,
     seed_of,
 )
+from novidgp.estimators.images import (
+    augmented,
+    image_inputs,
+    image_layers,
+    image_parameters,
+    num_layers,
+)
 from novidgp.estimators.saving import save_estimator
+from novidgp.estimators.summary import summary_text
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.inference.base import Budget
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
@@ -37,7 +45,7 @@ from novidgp.model.dgp import DGP, Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
-from novidgp.numerics.scaling import identity, standardiser
+from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
@@ -57,6 +65,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         inference="novi",
         preset="default",
         num_layers=2,
+        layers=None,
         num_inducing=100,
         hidden_dim=None,
         kernel="rq",
@@ -67,6 +76,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         latent_dim="auto",
         features=None,
         local="auto",
+        augment=None,
         max_steps=None,
         starts=1,
         batch_size=None,
@@ -85,6 +95,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.inference = inference
         self.preset = preset
         self.num_layers = num_layers
+        self.layers = layers
         self.num_inducing = num_inducing
         self.hidden_dim = hidden_dim
         self.kernel = kernel
@@ -95,6 +106,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.latent_dim = latent_dim
         self.features = features
         self.local = local
+        self.augment = augment
         self.max_steps = max_steps
         self.starts = starts
         self.batch_size = batch_size
@@ -141,6 +153,11 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
         save_estimator(self, path, extra, without_rows=without_rows)
 
+    def summary(self) -> None:
+        """Print what the model is made of: layers with their shapes and inducing points, parameters, method,
+        steps, and whether training rows are in it. Before `fit` it prints what the parameters say."""
+        print(summary_text(self))
+
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution of the rows `X`: mean, std, quantiles, densities and draws of one
         propagation.
@@ -153,7 +170,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
-        method = make_method(self.inference, self.inference_options, preset=self.preset)
+        method = make_method(self.inference, image_parameters(self), preset=self.preset)
         check_likelihood(self.likelihood, task)
         check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
         check_choice("mean", self.mean, MEANS)
@@ -161,7 +178,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_kernel(self.kernel)
         for name in ("num_layers", "starts", "num_predict_samples"):
             check_integer(name, getattr(self, name))
-        check_inducing(self.num_inducing, self.num_layers)
+        check_inducing(self.num_inducing, num_layers(self))
         for name in ("hidden_dim", "patience", "max_steps", "batch_size"):
             check_integer(name, getattr(self, name), optional=True)
         check_number("checkpoint_every", self.checkpoint_every)
@@ -175,17 +192,22 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         refuse_dates(X, "X")
+        images = image_inputs(self, X, y, reset=reset)
+        if images is not None:
+            return images
         try:
-            return validate_data(
+            checked = validate_data(
                 self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
             )
         except (ValueError, TypeError) as error:
             raise explain_text(error, "X") from None
+        self.image_shape_ = None
+        return checked
 
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
         return ModelConfig(
-            num_layers=int(self.num_layers),
-            num_inducing=check_inducing(self.num_inducing, self.num_layers),
+            num_layers=int(num_layers(self)),
+            num_inducing=check_inducing(self.num_inducing, num_layers(self)),
             hidden_dim=None if self.hidden_dim is None else int(self.hidden_dim),
             kernel=self.kernel,
             kernel_sharing=self.kernel_sharing,
@@ -197,12 +219,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             latent_dim=self._local_dim(),
             features=check_features(self.features),
             dtype=self.dtype,
+            image=self.image_shape_,
+            layers=image_layers(self),
         )
 
     def _local_dim(self) -> int:
-        """`auto` is one local variable for the methods that propose one, and none for the others."""
-        auto = self.latent_dim == "auto"
-        return int(METHODS[self.inference].uses_local_variable if auto else self.latent_dim)
+        """`auto` is one local variable for the methods that propose one, and none for the others or beside
+        convolutional layers."""
+        auto = METHODS[self.inference].uses_local_variable and self.layers is None
+        return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
     def _train(
         self,
@@ -218,9 +243,11 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        local = check_local(
-            self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
-        )
+        local = None
+        if config.layers is None:
+            local = check_local(
+                self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
+            )
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -229,7 +256,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             held_out = _rows(held, X, y, weight)
             X, y, weight = _rows(kept, X, y, weight)
-        if max(config.inducing_counts()) > len(X):
+        if config.layers is None and max(config.inducing_counts()) > len(X):
             warnings.warn(
                 f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
                 UserWarning,
@@ -237,9 +264,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
             fewer = tuple(min(count, len(X)) for count in config.inducing_counts())
             config = config._replace(num_inducing=fewer if len(set(fewer)) > 1 else fewer[0])
-        inputs = standardiser(X, weight)
+        image = config.image
+        inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
-        scaled = inputs.inputs(X), targets.targets(y)
+        scaled = inputs.inputs_as(X, np.float64 if image is None else config.dtype), targets.targets(y)
         rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
         starts = int(self.starts)
 
@@ -256,7 +284,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             steps, batch_size = self._budget(method, model, len(X))
             result = fit(
                 model,
-                method,
+                augmented(method, self.augment, image),
                 batch(*rows),
                 steps=steps,
                 starts=starts,

@@ -29,8 +29,8 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         callbacks: Iterable[Callback] = (),
         chunk: int = 100,
     ) -> Self:
-        """Fit to rows `X` `(n, d)` and labels `y` `(n,)`: numbers or text. Weights and callbacks as in
-        `DGPRegressor.fit`."""
+        """Fit to rows `X` `(n, d)`, or images, and labels `y` `(n,)`: numbers or text. Weights and callbacks
+        as in `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
         check_labels(y)
         X, y = self._check_inputs(X, y=y, reset=True)

@@ -3,13 +3,15 @@
 A checksum proves that a file is what somebody wrote, not that it makes sense.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
 
-from novidgp.model.build import ModelConfig
+from novidgp.model.build import ModelConfig, config_from_json
+from novidgp.model.image_layers import check_layers, layer_patches
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.storage import ModelFileError
 from novidgp.training.run import Status
@@ -22,7 +24,7 @@ _SEEDS = ("seed", "prediction_seed")
 
 def check_contents(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Refuse a model file whose parts contradict each other."""
-    config = ModelConfig(**metadata["config"])
+    config = config_from_json(metadata["config"])
     _check_task(metadata, config)
     _check_numbers(metadata)
     _check_sizes(arrays, metadata, config)
@@ -54,7 +56,7 @@ def _check_numbers(metadata: Mapping[str, Any]) -> None:
 
 def _check_sizes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], config: ModelConfig) -> None:
     """Everything that decides the size of a model, against the arrays that are there."""
-    layers = sorted(filter(_LAYER.fullmatch, arrays))
+    layers = sorted(filter(_LAYER.fullmatch, arrays), key=lambda name: (len(name), name))
     counts = config.inducing_counts() if config.num_layers == len(layers) else ()
     width, targets = metadata["n_features_in"], config.num_targets
     found: dict[str, tuple[Any, Any]] = {
@@ -63,7 +65,11 @@ def _check_sizes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], 
         "n_features_in": ([(width,)] * 2, [arrays[f"inputs.{part}"].shape for part in ("shift", "scale")]),
         "num_targets": ([(targets,)] * 2, [arrays[f"targets.{part}"].shape for part in ("shift", "scale")]),
     }
-    if config.hidden_dim is not None and len(layers) > 1:
+    if config.image is not None:
+        found["image"] = (math.prod(config.image), width)
+    if config.layers is not None:
+        found["layers"] = _layer_widths(config, [arrays[name].shape for name in layers])
+    elif config.hidden_dim is not None and len(layers) > 1:
         found["hidden_dim"] = (config.hidden_dim, arrays[layers[1]].shape[-1])
     names = metadata["feature_names_in"]
     if names is not None:
@@ -77,6 +83,17 @@ def _check_sizes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], 
     weights = network["width"] * max(1, (network["depth"] - 1) * network["width"])
     if metadata["method"]["starts"] > members or max(weights, config.latent_dim) > total:
         raise ModelFileError("starts, features or latent_dim asks for more than the arrays hold.")
+
+
+def _layer_widths(config: ModelConfig, inducing: list[tuple[int, ...]]) -> tuple[Any, Any]:
+    """Columns of inducing patches as the layers' descriptions have them, and as they are in the arrays."""
+    layers = check_layers(config.layers)
+    if config.image is None or not isinstance(layers, tuple) or len(layers) != len(inducing):
+        raise ModelFileError("layers do not match the images or the arrays.")
+    height, width, channels = config.image
+    stated = [cut.width for cut in layer_patches(layers, (height, width, channels))]
+    stated[-1] += 2 * layers[-1]["location"]
+    return stated, [shape[-1] for shape in inducing]
 
 
 def _check_values(arrays: Mapping[str, np.ndarray]) -> None:

@@ -30,8 +30,9 @@ from novidgp.training.loop import Callback
 class DGPRegressor(RegressorMixin, DGPEstimator):
     """Deep Gaussian process regression, with one or several targets.
 
-    Inputs and targets are scaled inside, by the training rows only. All parameters are keyword-only. They are
-    in four groups: the inference method, the model, the training, and the rest.
+    Inputs are rows of numbers, or images `(n, height, width)` or `(n, height, width, channels)`. They and the
+    targets are scaled inside, by the training rows only, images channel by channel. All parameters are
+    keyword-only. They are in four groups: the inference method, the model, the training, and the rest.
 
     Parameters
     ----------
@@ -43,6 +44,12 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Options of the method: the fields of its class, such as `novidgp.inference.NOVI`.
     num_layers : int, default=2
         GP layers. One layer is a sparse GP.
+    layers : {None, "conv"} or list of dict, default=None
+        Convolutional layers for images, instead of dense ones: `"conv"` has `num_layers` of them, which suit
+        the images' size. A list describes each: `{"kind": "conv"}` with some of `size` (of a patch, 5),
+        `stride` (1), `maps` (feature maps, 10) and `pool` (mean over so many pixels, 1), and a last
+        `{"kind": "sum"}` with some of `size`, `stride` and `location` (whether the place of a patch counts,
+        True).
     num_inducing : int or tuple of int, default=100
         Inducing points of every layer, or of each in turn: `(100, 300)`. They are cheapest in the last.
     hidden_dim : int, default=None
@@ -51,7 +58,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         `rq`, `rbf`, `matern12`, `matern32`, `matern52`, or an expression such as `"rq+matern12"`.
     kernel_sharing : {"auto", "separate", "shared"}, default="auto"
         One kernel per output, or one per layer. `auto` is separate in the first hidden layer, where that is
-        cheap.
+        cheap, and shared for images.
     mean : {"linear", "linear-learned", "zero"}, default="linear"
         Mean functions of hidden layers.
     likelihood : str, default="auto"
@@ -70,6 +77,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         `fit_notes_`; it needs the `gaussian` likelihood, 200 rows and no sample weights. True or a dict keep
         it in any case. A dict has some of `neighbours` (64) and `steps` (96). A model with this layer holds
         its training rows.
+    augment : {None, "shift", "flip", "shift+flip"}, default=None
+        What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None
         Training steps. None is what the method needs for so many rows, and `fit_notes_` tells the number: for
         `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond, else 1000.
@@ -124,7 +133,9 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     method_ : Method
         The inference method with all its options.
     n_features_in_ : int
-        Number of columns of the training inputs.
+        Number of columns of the training inputs; of an image, pixels times channels.
+    image_shape_ : tuple of int or None
+        Height, width and channels, where the inputs were images.
     feature_names_in_ : array of str
         Names of these columns, if they had names.
     """
@@ -138,7 +149,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         callbacks: Iterable[Callback] = (),
         chunk: int = 100,
     ) -> Self:
-        """Fit to rows `X` `(n, d)` and targets `y` `(n,)` or `(n, t)`; some of several targets may be NaN.
+        """Fit to rows `X` `(n, d)`, or images, and targets `y` `(n,)` or `(n, t)`; some of several targets
+        may be NaN.
 
         A row of `sample_weight` `(n,)` 2 counts as two equal rows, and one of weight 0 is left out.
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.

@@ -17,7 +17,7 @@ from novidgp import storage
 from novidgp.estimators.contents import check_contents
 from novidgp.inference import METHODS, Method, prepare
 from novidgp.local.files import layer_from_arrays, layer_to_arrays
-from novidgp.model.build import ModelConfig, starting_models
+from novidgp.model.build import ModelConfig, config_from_json, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.forks import refuse_fork
@@ -77,7 +77,7 @@ def restore_estimator(
         arrays, metadata = _from_layout_1(arrays, metadata)
     check_contents(arrays, metadata)
     estimator = estimators[metadata["estimator"]](**metadata["params"])
-    config, method = ModelConfig(**metadata["config"]), metadata["method"]
+    config, method = config_from_json(metadata["config"]), metadata["method"]
     estimator.config_ = config
     estimator.method_ = METHODS[method["name"]](**method["options"])
     estimator.num_data_ = method["num_data"]
@@ -99,6 +99,7 @@ def restore_estimator(
         key.removeprefix("history/"): values for key, values in arrays.items() if key.startswith("history/")
     }
     estimator.n_features_in_ = metadata["n_features_in"]
+    estimator.image_shape_ = config.image
     estimator.seed_ = metadata["seed"]
     estimator.prediction_seed_ = metadata["prediction_seed"]
     estimator.n_iter_ = metadata["n_iter"]

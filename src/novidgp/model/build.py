@@ -14,10 +14,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
+from novidgp.model.conv_start import Start, start_layers
 from novidgp.model.dgp import DGP
 from novidgp.model.feature_map import make_feature_map
 from novidgp.model.kernels import make_kernel
-from novidgp.model.layers import GPLayer
+from novidgp.model.layers import GPLayer, Layer
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.model.local_variable import LocalVariable
 from novidgp.model.means import Linear, Zero, linear_start, local_start
@@ -50,11 +51,23 @@ class ModelConfig(NamedTuple):
     latent_dim: int = 0
     features: dict[str, Any] | None = None
     dtype: str = "float32"
+    image: tuple[int, int, int] | None = None
+    """Height, width and channels, where a row is an image."""
+    layers: tuple[dict[str, Any], ...] | None = None
+    """Convolutional layers, with all their settings, instead of dense ones."""
 
     def inducing_counts(self) -> tuple[int, ...]:
         """The number of inducing points of every layer."""
         count = self.num_inducing
         return (count,) * self.num_layers if isinstance(count, int) else tuple(count)
+
+
+def config_from_json(values: dict[str, Any]) -> ModelConfig:
+    """A configuration from what JSON keeps of it: lists stand for tuples."""
+    tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return ModelConfig(**tuples)
 
 
 def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndarray:
@@ -71,13 +84,15 @@ def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndar
     return method(count, n_init=1, random_state=streams.integer("k-means")).fit(inputs).cluster_centers_
 
 
-def _separate(sharing: str, index: int, final: bool) -> bool:
+def _separate(config: ModelConfig, index: int) -> bool:
     """Whether a layer's outputs have kernels of their own.
 
     `auto` gives them to the first hidden layer only: its basis is computed once for all posterior samples,
-    whereas deeper down every kernel costs as much as the whole layer does with a shared one.
+    whereas deeper down every kernel costs as much as the whole layer does with a shared one. Where the inputs
+    are images, distances of hundreds of pixels are the cost, and all share one.
     """
-    return sharing == "separate" or (sharing == "auto" and index == 0 and not final)
+    cheap = index == 0 and index < config.num_layers - 1 and config.image is None
+    return config.kernel_sharing == "separate" or (config.kernel_sharing == "auto" and cheap)
 
 
 def _with_noise(values: np.ndarray, columns: int, rng: np.random.Generator) -> np.ndarray:
@@ -91,6 +106,13 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
     rng = streams.numpy("layers")
     dtype = jnp.dtype(config.dtype)
     counts = config.inducing_counts()
+    observation = LIKELIHOODS[config.likelihood]
+    last = observation.num_functions(config.num_targets, config.num_classes)
+    likelihood = observation.start(
+        config.num_targets, noise=config.noise, count_rate=config.count_rate, dtype=dtype
+    )
+    if config.layers is not None:
+        return DGP(_image_layers(config, inputs, last, streams), likelihood, config.whiten)
     starts = {count: inducing_points(inputs, count, streams) for count in dict.fromkeys(counts)}
     features = None
     if config.features is not None:
@@ -99,8 +121,6 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
         starts = {count: features.evaluate(points) for count, points in starts.items()}
     width = inputs.shape[1]
     hidden = min(width, 30) if config.hidden_dim is None else config.hidden_dim
-    observation = LIKELIHOODS[config.likelihood]
-    last = observation.num_functions(config.num_targets, config.num_classes)
     sample = inputs[rng.permutation(len(inputs))[:_KMEANS_ROWS]]
     latent = config.latent_dim
     if latent:
@@ -113,10 +133,12 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
         final = index == config.num_layers - 1
         points = starts[counts[index]]
         outputs = last if final else hidden
-        units = outputs if _separate(config.kernel_sharing, index, final) else 1
+        units = outputs if _separate(config, index) else 1
         weight = linear_start(sample, outputs)
         if latent and index == 0:
             weight = local_start(sample, outputs, latent)
+        elif config.image is not None and index == 0:
+            weight = weight / (np.sqrt(np.mean(np.var(sample @ weight, axis=0))) or 1.0)
         mean = Zero(outputs)
         if config.mean != "zero" and not final:
             mean = Linear(
@@ -126,9 +148,7 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
         lengthscale = (
             config.lengthscale * np.sqrt(points.shape[1]) * jitter * np.ones((units, points.shape[1]))
         )
-        starts_flat = config.mean != "zero" and not final
-        flat = config.hidden_variance * (_DEEPER if index else 1.0)
-        variance = np.full(units, flat if starts_flat else 1.0)
+        variance = np.full(units, 1.0 if final else _hidden_variance(config, index))
         layers.append(
             GPLayer(
                 make_kernel(config.kernel, on_device(lengthscale, dtype), on_device(variance, dtype)),
@@ -142,11 +162,41 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
             starts = {count: points @ weight for count, points in starts.items()}
         elif not final:
             starts = {count: rng.standard_normal((count, outputs)) for count in starts}
-    likelihood = observation.start(
-        config.num_targets, noise=config.noise, count_rate=config.count_rate, dtype=dtype
-    )
     local = LocalVariable(latent) if latent else None
     return DGP(tuple(layers), likelihood, config.whiten, local, features)
+
+
+def _hidden_variance(config: ModelConfig, index: int) -> float:
+    """The first kernel variance of a hidden layer."""
+    if config.mean == "zero":
+        return 1.0
+    return config.hidden_variance * (_DEEPER if index else 1.0)
+
+
+def _image_layers(
+    config: ModelConfig, inputs: np.ndarray, outputs: int, streams: Streams
+) -> tuple[Layer, ...]:
+    """The layers of a convolutional model."""
+    if config.image is None or config.layers is None:
+        raise ValueError("layers are for images; pass image=(height, width, channels) beside them.")
+    height, width, channels = config.image
+    start = Start(
+        config.kernel,
+        config.mean,
+        config.lengthscale,
+        jnp.dtype(config.dtype),
+        lambda rows, count: inducing_points(rows, count, streams),
+        streams.numpy("layers"),
+    )
+    return start_layers(
+        tuple(config.layers),
+        (height, width, channels),
+        inputs,
+        start,
+        counts=config.inducing_counts(),
+        outputs=outputs,
+        variances=[_hidden_variance(config, index) for index in range(config.num_layers - 1)],
+    )
 
 
 def starting_models(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, starts: int) -> DGP:

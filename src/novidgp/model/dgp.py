@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from novidgp.model.feature_map import FeatureMap
-from novidgp.model.layers import Basis, Gaussian, GPLayer, Moments
+from novidgp.model.layers import Basis, Gaussian, Layer, Moments
 from novidgp.model.likelihoods import Likelihood
 from novidgp.model.local_variable import LocalVariable
 from novidgp.numerics.random import normal
@@ -44,7 +44,7 @@ class DGP(eqx.Module):
     The first layer may see features of x instead of x, and a local variable beside them.
     """
 
-    layers: tuple[GPLayer, ...]
+    layers: tuple[Layer, ...]
     likelihood: Likelihood
     whitened: bool = eqx.field(static=True, default=True)
     local_variable: LocalVariable | None = None
@@ -54,6 +54,14 @@ class DGP(eqx.Module):
     def dtype(self) -> np.dtype:
         """The type of the model's numbers."""
         return self.layers[0].inducing.dtype
+
+    @property
+    def row_size(self) -> int:
+        """Numbers in the largest array that a row makes on one path, which bounds the rows of a block."""
+        layers = self.layers
+        if self.local_variable is None:
+            layers = layers[1:] or layers  # the first layer's inputs are the same for all paths
+        return max(layer.row_size for layer in layers)
 
     def inducing_shapes(self) -> tuple[tuple[int, int], ...]:
         """`(m, p)` of every layer's inducing outputs."""
@@ -99,9 +107,10 @@ class DGP(eqx.Module):
     ) -> Float[Array, "*k n h"]:
         """One path per draw through the hidden layers.
 
-        Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row. With
-        `share_draws` all paths of a row share one draw of V instead: one function at k inputs. The local
-        variable of a model that has one is given, or drawn from its prior.
+        Layers with a scale (in whitened coordinates) integrate V ~ N(v, scale scale^T) out row by row;
+        convolutional ones draw it, once a path. With `share_draws` all paths of a row share one draw of V
+        instead: one function at k inputs. The local variable of a model that has one is given, or drawn from
+        its prior.
         """
         v = self.white(v)
         spreads = (None,) * len(v) if scales is None else scales
@@ -111,7 +120,12 @@ class DGP(eqx.Module):
             self.layers[:-1], v[:-1], spreads[:-1], layer_keys, strict=True
         ):
             noise = None
-            if share_draws:
+            if layer.draws_inducing and scale is not None:
+                layer_key, draw_key = jax.random.split(layer_key)
+                shape = (1, *inducing.shape[1:]) if share_draws else inducing.shape
+                drawn = normal(draw_key, shape, inducing.dtype)
+                inducing, scale = inducing + jnp.einsum("pij,kjp->kip", scale, drawn), None
+            elif share_draws:
                 layer_key, noise_key = jax.random.split(layer_key)
                 noise = normal(noise_key, (layer.outputs, x.shape[0], layer.num_inducing), x.dtype)
             h = _draw(layer.conditional(h, inducing, scale, noise), key=layer_key)

@@ -10,7 +10,8 @@ where `V` are the whitened inducing outputs, `U = m(Z) + chol(K_ZZ) V`, whose pr
 Axes: k posterior samples, n rows, d inputs, p outputs, m inducing points, q kernel units (1 or p).
 """
 
-from typing import NamedTuple
+import abc
+from typing import ClassVar, NamedTuple, final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -45,30 +46,37 @@ class Basis(NamedTuple):
     share: Float[Array, "q kn"]
 
 
-class GPLayer(eqx.Module):
-    """A multi-output GP with inducing points; `q = 1` shares kernel and points between outputs."""
+class Layer(eqx.Module):
+    """What every GP layer has: a kernel, inducing points in the kernel's input space, a mean function.
 
-    kernel: Kernel
-    inducing: Float[Array, "q m d"]
-    mean: MeanFunction
-    outputs: int = eqx.field(static=True)
+    `q = 1` shares kernel and points between outputs. A layer differs from another in what it makes of its
+    inputs: `basis` and `conditional`.
+    """
+
+    kernel: eqx.AbstractVar[Kernel]
+    inducing: eqx.AbstractVar[Float[Array, "q m d"]]
+    mean: eqx.AbstractVar[MeanFunction]
+    outputs: eqx.AbstractVar[int]
+    """Functions that have inducing outputs, `p`."""
+
+    draws_inducing: ClassVar[bool] = False
+    """Whether a Gaussian over V is drawn from and not integrated out, row by row, in `conditional`."""
 
     @property
     def num_inducing(self) -> int:
         """The number of inducing points, `m`."""
         return self.inducing.shape[1]
 
-    def root(self) -> Float[Array, "q m m"]:
-        """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
-        correlation = self.kernel.correlation(self.inducing, self.inducing)
-        return inverse_cholesky(add_jitter(correlation)[0])
+    @property
+    @abc.abstractmethod
+    def row_size(self) -> int:
+        """Numbers in the largest array that a row makes on one path: what bounds the rows of a block."""
 
+    @abc.abstractmethod
     def basis(self, h: Float[Array, "*k n d"]) -> Basis:
         """The basis at inputs `h`, all their rows in one axis."""
-        h = h.reshape(-1, h.shape[-1])
-        basis = self.kernel.correlation(h[None], self.inducing) @ jnp.swapaxes(self.root(), -1, -2)
-        return Basis(basis, jnp.maximum(1.0 - jnp.sum(basis * basis, axis=-1), _VARIANCE_FLOOR))
 
+    @abc.abstractmethod
     def conditional(
         self,
         h: Float[Array, "*#k n d"],
@@ -84,26 +92,11 @@ class GPLayer(eqx.Module):
         integrated out but drawn, once per row for all its samples: `V_kn = v_k + scale noise_n`. The `basis`
         at `h` may be given where it is known.
         """
-        matrix, share = self.basis(h) if basis is None else basis
-        variance = self.kernel.variance()
-        shift = 0.0
-        if scale is not None:
-            if noise is None:
-                spread = row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2))
-                share = share + jnp.maximum(spread, 0.0)  # rounding
-            else:
-                spread = matrix @ scale
-                drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
-                shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
-        v = jnp.sqrt(variance) * v
-        if h.ndim == 2:
-            mean = _project_shared(matrix, v)
-            share = share.T[None]
-        else:
-            samples, rows = h.shape[:2]
-            mean = _project_samples(matrix.reshape(-1, samples, rows, matrix.shape[-1]), v)
-            share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
-        return Moments(self.mean(h) + mean + shift, variance * share)
+
+    def root(self) -> Float[Array, "q m m"]:
+        """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
+        correlation = self.kernel.correlation(self.inducing, self.inducing)
+        return inverse_cholesky(add_jitter(correlation)[0])
 
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""
@@ -125,6 +118,69 @@ class GPLayer(eqx.Module):
         """`m(Z)`, where every output has its mean at its own unit's points."""
         values = self.mean(self.inducing)
         return values[0] if len(values) == 1 else jnp.diagonal(values, axis1=0, axis2=2)
+
+
+@final
+class GPLayer(Layer):
+    """A multi-output GP of rows of numbers, with inducing points."""
+
+    kernel: Kernel
+    inducing: Float[Array, "q m d"]
+    mean: MeanFunction
+    outputs: int = eqx.field(static=True)
+
+    @property
+    def row_size(self) -> int:
+        return self.inducing.shape[0] * self.num_inducing
+
+    def basis(self, h):
+        return basis_at(self, h)
+
+    def conditional(self, h, v, scale=None, noise=None, *, basis=None):
+        return moments_at(self, h, self.basis(h) if basis is None else basis, v, scale, noise)
+
+
+def basis_at(layer: Layer, h: Float[Array, "*k n d"]) -> Basis:
+    """The basis of a layer at points of its kernel's input space, all in one axis."""
+    h = h.reshape(-1, h.shape[-1])
+    basis = layer.kernel.correlation(h[None], layer.inducing) @ jnp.swapaxes(layer.root(), -1, -2)
+    return Basis(basis, unexplained(jnp.ones((), basis.dtype), basis))
+
+
+def unexplained(prior: Float[Array, "*#qn"], matrix: Float[Array, "q kn m"]) -> Float[Array, "q kn"]:
+    """What the inducing points leave of the `prior` variance, in units of the kernel's."""
+    return jnp.maximum(prior - jnp.sum(matrix * matrix, axis=-1), _VARIANCE_FLOOR)
+
+
+def moments_at(
+    layer: Layer,
+    h: Float[Array, "*#k n d"],
+    basis: Basis,
+    v: Float[Array, "k m p"],
+    scale: Float[Array, "p m m"] | None,
+    noise: Float[Array, "p n m"] | None,
+) -> Moments:
+    """`Layer.conditional` from the basis at the inputs."""
+    matrix, share = basis
+    variance = layer.kernel.variance()
+    shift = 0.0
+    if scale is not None:
+        if noise is None:
+            spread = row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2))
+            share = share + jnp.maximum(spread, 0.0)  # rounding
+        else:
+            spread = matrix @ scale
+            drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
+            shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
+    v = jnp.sqrt(variance) * v
+    if h.ndim == 2:
+        mean = _project_shared(matrix, v)
+        share = share.T[None]
+    else:
+        samples, rows = h.shape[:2]
+        mean = _project_samples(matrix.reshape(-1, samples, rows, matrix.shape[-1]), v)
+        share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
+    return Moments(layer.mean(h) + mean + shift, variance * share)
 
 
 def _project_shared(basis: Float[Array, "q n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:

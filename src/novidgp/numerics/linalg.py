@@ -117,7 +117,7 @@ def add_jitter(
 
 
 @jax.custom_jvp
-def row_quadratic(rows: Float[Array, "*#b n m"], matrix: Float[Array, "*#b m m"]) -> Float[Array, "*#b n"]:
+def row_quadratic(rows: Float[Array, "*#b n m"], matrix: Float[Array, "*#b m m"]) -> Float[Array, "*b n"]:
     """`a S a^T` of every row `a`, for a symmetric `S`.
 
     Differentiation in the rows needs no further product: the derivative is `2 a S`, which the value has.

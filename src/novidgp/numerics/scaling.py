@@ -7,7 +7,9 @@ magnitude, so that columns of 1e-300 or 1e300 neither vanish nor overflow.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+_BLOCK = 1_024
 _LARGEST_INPUT = 1e5
 """In training standard deviations: a stationary kernel is back at its prior long before, float32 finite."""
 
@@ -23,6 +25,14 @@ class Standardiser(NamedTuple):
         with np.errstate(over="ignore"):
             scaled = (values - self.shift) / self.scale
         return np.clip(np.nan_to_num(scaled, nan=0.0), -_LARGEST_INPUT, _LARGEST_INPUT)
+
+    def inputs_as(self, values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+        """Scaled inputs of a type, made in blocks of rows: only the result is as large as the data."""
+        scaled = np.empty(values.shape, dtype)
+        for start in range(0, len(values), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            scaled[rows] = self.inputs(values[rows])
+        return scaled
 
     def targets(self, values: np.ndarray) -> np.ndarray:
         """Scaled targets; NaN stays NaN."""
@@ -47,6 +57,29 @@ def standardiser(values: np.ndarray, weight: np.ndarray | None = None) -> Standa
     scale = unit * np.where(spread > 0, spread, 1.0)
     constant = (spread <= 16 * np.finfo(np.float64).eps) | (scale < np.finfo(np.float64).tiny)
     return Standardiser(unit * centre, np.where(constant, np.inf, scale))
+
+
+def channel_standardiser(values: np.ndarray, channels: int, weight: np.ndarray | None = None) -> Standardiser:
+    """The standardiser of images, rows `(n, pixels * channels)` of any type: all pixels of a channel have one
+    mean and one scale. Rows count as often as their `weight` `(n, 1)` says."""
+    share = np.ones((len(values), 1)) if weight is None else weight
+    starts = range(0, len(values), _BLOCK)
+
+    def blocks():
+        for start in starts:
+            rows = slice(start, start + _BLOCK)
+            pixels = np.asarray(values[rows], np.float64).reshape(len(share[rows]), -1, channels)
+            yield share[rows, :, None], pixels
+
+    magnitude = np.max([np.abs(pixels).max(axis=(0, 1)) for _, pixels in blocks()], axis=0)
+    unit = np.where(magnitude > 0, magnitude, 1.0)
+    count = share.sum() * values.shape[1] / channels
+    centre = sum(np.sum(w * (x / unit), axis=(0, 1)) for w, x in blocks()) / count
+    spread = np.sqrt(sum(np.sum(w * (x / unit - centre) ** 2, axis=(0, 1)) for w, x in blocks()) / count)
+    constant = spread <= 16 * np.finfo(np.float64).eps
+    scale = np.where(constant, np.inf, unit * np.where(constant, 1.0, spread))
+    repeats = values.shape[1] // channels
+    return Standardiser(np.tile(unit * centre, repeats), np.tile(scale, repeats))
 
 
 def is_constant(values: np.ndarray) -> bool:

@@ -189,12 +189,8 @@ def predict(
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
-    """Rows per block: a power of two for which the widest layer's basis stays near 64 MB."""
-    layers = fitted.model.layers
-    if fitted.model.local_variable is None:
-        layers = layers[1:] or layers  # the first layer's inputs are the same for all paths
-    widest = max(layer.inducing.shape[0] * layer.inducing.shape[1] for layer in layers)
-    fits = max(_BLOCK_FLOATS // (num_paths * widest), 8)
+    """Rows per block: a power of two for which the largest array of any layer stays near 64 MB."""
+    fits = max(_BLOCK_FLOATS // (num_paths * fitted.model.row_size), 8)
     return min(_LARGEST_BLOCK, 2 ** (fits.bit_length() - 1))
 
 

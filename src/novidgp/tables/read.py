@@ -4,6 +4,7 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pandas as pd
@@ -108,6 +109,11 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_npz(path: Path) -> pd.DataFrame:
+    return arrays_to_frame(*npz_arrays(path), str(path))
+
+
+def npz_arrays(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """The arrays `X` and, if there is one, `y` of an NPZ file."""
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise TableError(f"{path} is one array as np.save writes it; use np.savez with the names X and y")
@@ -127,15 +133,29 @@ def _read_npz(path: Path) -> pd.DataFrame:
         raise TableError(f"{path} cannot be read as NPZ: {_first_line(error)}") from error
     if "X" not in arrays:
         raise TableError(f"{path} holds {listed(names)} but no array named 'X'")
-    return arrays_to_frame(arrays["X"], arrays.get("y"), str(path))
+    return arrays["X"], arrays.get("y")
+
+
+def array_shape(path: Path, name: str) -> tuple[int, ...] | None:
+    """The shape of an array of an NPZ file, from its header; None where it cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            return _array_header(file)[0]
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
+def _array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    major, _ = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _check_size(archive: zipfile.ZipFile, member: str, path: Path) -> None:
     """Refuse an array whose header claims another size than it has, before that much memory is asked for."""
     with archive.open(member) as file:
-        major, _ = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
+        shape, dtype = _array_header(file)
         held = archive.getinfo(member).file_size - file.tell()
     claimed = math.prod(shape) * dtype.itemsize
     if claimed != held and not dtype.hasobject:
@@ -161,7 +181,10 @@ def _read_known(name: str) -> pd.DataFrame:
 def arrays_to_frame(X: np.ndarray, y: np.ndarray | None, where: str = "the data") -> pd.DataFrame:
     """A table with columns x0, x1, ... and, if there is a target, y."""
     if X.ndim != 2:
-        raise TableError(f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns")
+        raise TableError(
+            f"{where}: X has shape {X.shape}; a table needs two dimensions, rows and columns (`novidgp fit` "
+            "takes images too: three or four)"
+        )
     X, y = _plain(X, where), None if y is None else _plain(y, where)
     frame = pd.DataFrame(X, columns=[f"x{index}" for index in range(X.shape[1])])
     if y is not None:

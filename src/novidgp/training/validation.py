@@ -14,6 +14,7 @@ from novidgp.posteriors.fitted import Fitted
 
 _PATHS = 20
 _BLOCK_ROWS = 256
+_BLOCK_FLOATS = 2**25
 
 
 def scorer(validation: Batch, key: PRNGKeyArray) -> Callable[[Fitted], float]:
@@ -22,13 +23,23 @@ def scorer(validation: Batch, key: PRNGKeyArray) -> Callable[[Fitted], float]:
     counted = np.isfinite(y).any(axis=1).astype(y.dtype)[:, None]
     weight = counted if validation.weight is None else counted * np.asarray(validation.weight)
     total = float(weight.sum())
-    rows = min(_BLOCK_ROWS, len(x))
-    padding = -len(x) % rows
-    x = np.concatenate([x, np.repeat(x[:1], padding, axis=0)])
-    y = np.concatenate([y, np.full((padding, y.shape[1]), np.nan, y.dtype)])
-    weight = np.concatenate([weight, np.zeros((padding, 1), y.dtype)])
-    blocks = [jnp.asarray(a.reshape(-1, rows, a.shape[1])) for a in (x, y, weight)]
-    return lambda fitted: -float(_log_likelihood(fitted, *blocks, key)) / total
+
+    @functools.cache
+    def blocks(rows: int) -> list[Array]:
+        padding = -len(x) % rows
+        padded = (
+            np.concatenate([x, np.repeat(x[:1], padding, axis=0)]),
+            np.concatenate([y, np.full((padding, y.shape[1]), np.nan, y.dtype)]),
+            np.concatenate([weight, np.zeros((padding, 1), y.dtype)]),
+        )
+        return [jnp.asarray(a.reshape(-1, rows, a.shape[1])) for a in padded]
+
+    def score(fitted: Fitted) -> float:
+        fits = max(_BLOCK_FLOATS // (_PATHS * fitted.model.row_size), 8)
+        rows = min(_BLOCK_ROWS, len(x), fits)
+        return -float(_log_likelihood(fitted, *blocks(rows), key)) / total
+
+    return score
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
