@@ -55,8 +55,8 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True, scope="session")
 def _short_local_layers():
-    """A default fit to 200 rows or more trains a local layer for 300 steps, which take 15 seconds in programs
-    that are not optimised. Ten do for every test that does not ask for a number of its own."""
+    """A default fit to 200 rows or more trains a local layer too, for seconds in programs that are not
+    optimised. Ten steps do for every test that does not ask for a number of its own."""
     from novidgp.estimators import checks
 
     few = functools.partial(checks.LocalSettings, steps=10)
