@@ -7,10 +7,12 @@ is one JSON object of counts.
     python benchmarks/campaign.py                              # everything
     python benchmarks/campaign.py --only files tables          # some parts
     python benchmarks/campaign.py --only fits --count 50 --first 200
+    python benchmarks/campaign.py --only kills --pace 4        # where a busy machine starts programs slowly
 """
 
 import argparse
 import collections
+import functools
 import json
 import os
 import random
@@ -333,8 +335,11 @@ while True:
 )
 
 
-def kills(first, count):
-    """`kill -9` and Ctrl-C at random moments: whole files or none, and the right exit code."""
+def kills(first, count, pace=1.0):
+    """`kill -9` and Ctrl-C at random moments: whole files or none, and the right exit code.
+
+    The moments are in the first ten seconds of a process, times `pace`.
+    """
     import novidgp
     from novidgp import storage
     from novidgp.bench.results import read_records
@@ -368,11 +373,11 @@ def kills(first, count):
                 text=True,
                 start_new_session=True,
             )
-            time.sleep(chance.uniform(1.0, 9.0))
+            time.sleep(pace * chance.uniform(1.0, 9.0))
             ended = process.poll() is not None
             process.send_signal(sent)
             try:
-                _, told = process.communicate(timeout=SECONDS)
+                _, told = process.communicate(timeout=pace * SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 _, told = process.communicate()
@@ -403,6 +408,7 @@ def kills(first, count):
             if problems:
                 tally["failed"] += 1
                 report("kills", number, f"{what} {sent.name}: {problems}\n{told[-800:]}")
+            print("kills", number + 1 - first, dict(tally), file=sys.stderr, flush=True)
     return tally
 
 
@@ -418,11 +424,13 @@ def main():
     parser.add_argument(
         "--first", type=int, default=0, help="number of the first case: cases repeat by number"
     )
+    parser.add_argument("--pace", type=float, default=1.0, help="kills come this many times later")
     options = parser.parse_args()
+    parts = PARTS | {"kills": functools.partial(kills, pace=options.pace)}
     counts = {}
     for part in options.only:
         start = time.monotonic()
-        counts[part] = dict(PARTS[part](options.first, options.count or COUNTS[part]))
+        counts[part] = dict(parts[part](options.first, options.count or COUNTS[part]))
         counts[part]["seconds"] = round(time.monotonic() - start)
         print(part, counts[part], flush=True)
     print(json.dumps(counts))

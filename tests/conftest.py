@@ -6,6 +6,7 @@ messages of its own.
 """
 
 import ctypes
+import functools
 import gc
 import os
 import shutil
@@ -27,6 +28,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 _KEPT_CACHE = "NOVIDGP_TEST_CACHE"
 _CACHE = "NOVIDGP_CACHE"
 _QUICK = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+_FLAGS = (
+    "--xla_cpu_use_fusion_emitters=false",  # as in the library's own programs: half the time to compile
+    "--xla_cpu_parallel_codegen_split_count=1",  # the other core has tests of its own
+)
 _MOST_BYTES = 1_300_000_000
 _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -38,6 +43,7 @@ def pytest_configure(config):
         os.environ[_CACHE] = kept or tempfile.mkdtemp(prefix="novidgp-tests-")
         os.environ[_LEAST_SECONDS] = "0"
         os.environ[_QUICK] = "1"
+        os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()
         if not kept:
             config.add_cleanup(lambda: shutil.rmtree(os.environ[_CACHE], ignore_errors=True))
     else:  # JAX does not write its cache atomically, so workers do not share one
@@ -45,6 +51,18 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_LEAST_SECONDS]))
     jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _short_local_layers():
+    """A default fit to 200 rows or more trains a local layer too, for seconds in programs that are not
+    optimised. Ten steps do for every test that does not ask for a number of its own."""
+    from novidgp.estimators import checks
+
+    few = functools.partial(checks.LocalSettings, steps=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "LocalSettings", few)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

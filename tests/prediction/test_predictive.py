@@ -174,6 +174,15 @@ def test_all_rows_at_once_are_the_blocks_one_after_another(likelihood, monkeypat
     np.testing.assert_array_equal(draws, blocks.sample(3, key=jax.random.key(6)))
 
 
+def test_rows_without_a_finite_prediction_are_refused_by_their_inputs():
+    """1e300 is infinite in the model's single precision."""
+    x = np.array([[0.0, 1.0], [1e300, 2.0]])
+    with pytest.raises(
+        ValueError, match=r"for 1 of 2 rows, the first with the inputs \[1\.e\+300 2\.e\+000\]"
+    ):
+        at(fitted(), x)
+
+
 def test_a_draw_follows_one_path_through_all_rows(monkeypatch):
     """Two paths far apart: all rows of a draw, in every block, are near the same one."""
     mean = np.broadcast_to(np.array([-100.0, 100.0], np.float32)[:, None, None], (2, 10, 1))

@@ -19,6 +19,8 @@ from novidgp.training.run import Status
 _TASKS = {"DGPRegressor": "regression", "DGPClassifier": "classification"}
 _LAYER = re.compile(r"fitted\.model\.layers\[\d+\]\.inducing")
 _ENSEMBLE = "fitted.ensemble."
+_COMPUTED_WITH = ("fitted.", "local/")
+_LOGARITHM = re.compile(r"[./]log_\w+(\[\d+\])?$")
 _SEEDS = ("seed", "prediction_seed")
 
 
@@ -105,3 +107,16 @@ def _check_values(arrays: Mapping[str, np.ndarray]) -> None:
         if not allowed.all() or (scale and not (array > 0).all()):
             kind = "positive" if scale else "finite"
             raise ModelFileError(f"array {name!r} holds values that are not {kind} numbers.")
+        if name.startswith(_COMPUTED_WITH):
+            _check_range(name, array)
+
+
+def _check_range(name: str, array: np.ndarray) -> None:
+    """Prediction squares what a model holds, and the exponentials of what it holds as logarithms."""
+    if array.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore", under="ignore"):
+        logarithm = _LOGARITHM.search(name) is not None
+        squares = np.exp(2.0 * array) if logarithm else np.square(array)
+    if not np.isfinite(squares).all() or (logarithm and not (squares > 0).all()):
+        raise ModelFileError(f"array {name!r} holds values that are out of range: {array.dtype} overflows.")

@@ -165,7 +165,8 @@ def predict(
     """The predictive distribution at rows `x`, from `num_paths` posterior paths.
 
     `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
-    in the model's own units. A `local` layer corrects every path."""
+    in the model's own units. A `local` layer corrects every path. Rows whose moments are not finite are
+    refused: nothing that is computed from them would mean anything."""
     refuse_fork()
     x, size = np.asarray(x), block_size(fitted, num_paths)
     path_key, draw_key = jax.random.split(key)
@@ -174,18 +175,32 @@ def predict(
         fitted = jax.device_put(fitted)
         for rows in _blocks(len(x), size):
             block = np.zeros((size, x.shape[1]), fitted.model.dtype)
-            block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
+            with np.errstate(over="ignore"):  # refused below, in words
+                block[: rows.stop - rows.start] = x[rows] if inputs is None else inputs.inputs(x[rows])
             likelihood, moments = _propagate(fitted, on_device(block), num_paths, path_key)
             parts.append([np.asarray(m)[:, : rows.stop - rows.start] for m in moments])
     if likelihood is None:
         raise ValueError("x has no rows; pass at least one.")
     mean, variance = (np.concatenate(m, axis=1) for m in zip(*parts, strict=True))
+    _refuse_infinite(mean, variance, x)
     target = identity(1) if targets is None else targets
     own_paths = fitted.model.local_variable is not None
     predictive = Predictive(likelihood, HostMoments(mean, variance), target, draw_key, size, own_paths)
     if local is None:
         return predictive
     return predictive.corrected(local, local_inputs(fitted, x if inputs is None else inputs.inputs(x)))
+
+
+def _refuse_infinite(mean: np.ndarray, variance: np.ndarray, x: np.ndarray) -> None:
+    finite = np.all(np.isfinite(mean) & np.isfinite(variance), axis=(0, 2))
+    if finite.all():
+        return
+    row = np.array2string(x[np.argmin(finite)], threshold=6, edgeitems=2, precision=4)
+    raise ValueError(
+        f"The model has no finite prediction for {np.sum(~finite):,} of {len(x):,} rows, the first with the "
+        f"inputs {row}. They are too far from the training rows, or the model's parameters are out of range: "
+        f"check those inputs, and whether the training diverged."
+    )
 
 
 def block_size(fitted: Fitted, num_paths: int) -> int:
