@@ -6,7 +6,6 @@ A baseline is a function of a fit and its problem that returns the fitted method
 import importlib.util
 import warnings
 from collections.abc import Callable
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +16,10 @@ from novidgp.bench.spec import Fit
 from novidgp.prediction.scores import Gaussian
 
 EXACT_GP_ROWS = 2_000
-_XGBOOST = {"subsample": 0.8, "colsample_bytree": 0.8, "objective": "reg:squarederror"}
+CROSS_VALIDATED_ROWS = 2_000
+XGBOOST_DRAWS = 10
+MOST_XGBOOST_TREES = 1_000
+_XGBOOST_FIRST = {"max_depth": 7, "eta": 0.05, "min_child_weight": 3.0, "subsample": 0.8}
 MOST_TREES = {"regression": 500, "classification": 200}
 
 
@@ -116,28 +118,52 @@ def local_gp(fit: Fit, problem: Problem) -> Regression:
 
 
 def xgboost(fit: Fit, problem: Problem) -> Regression:
-    """XGBoost; depth, learning rate and number of trees by 5-fold cross-validation on the training rows.
+    """XGBoost; its settings and the number of trees by a random search on rows held out of the training rows.
 
-    The predictive is a Gaussian with the standard deviation of the held-out residuals.
+    The first setting tried is a sound one, so that the search cannot end far below it. Up to
+    `CROSS_VALIDATED_ROWS` rows every setting is cross-validated in 5 folds; beyond, one of the folds is held
+    out. The predictive is a Gaussian with the standard deviation of the held-out residuals.
     """
     import xgboost  # pyright: ignore[reportMissingImports]  # an optional dependency
+    from sklearn.model_selection import KFold
 
-    data = xgboost.DMatrix(problem.X, problem.y)
+    X, y = problem.X, problem.y
+    rng = np.random.default_rng([fit.seed, 2])
+    folds = list(KFold(5, shuffle=True, random_state=fit.seed).split(X))
+    folds = folds if len(X) <= CROSS_VALIDATED_ROWS else folds[:1]
+    common = {"objective": "reg:squarederror", "nthread": 1, "seed": fit.seed}
     best: tuple[float, int, dict[str, Any]] = (np.inf, 1, {})
-    for depth, rate, least in product((4, 7, 10), (0.03, 0.1), (1, 5)):
-        options = {"max_depth": depth, "eta": rate, "min_child_weight": least, **_XGBOOST, "seed": fit.seed}
+    for options in [_XGBOOST_FIRST, *(_xgboost_draw(rng) for _ in range(XGBOOST_DRAWS - 1))]:
+        options = options | common
         found = xgboost.cv(
-            options, data, 2_000, nfold=5, seed=fit.seed, early_stopping_rounds=30, as_pandas=False
+            options,
+            xgboost.DMatrix(X, y),
+            MOST_XGBOOST_TREES,
+            folds=folds,
+            early_stopping_rounds=50,
+            as_pandas=False,
         )
         errors = cast(dict[str, list[float]], found)["test-rmse-mean"]
         best = min(best, (errors[-1], len(errors), options), key=lambda entry: entry[0])
     sd, count, options = best
-    trees = xgboost.train(options, data, count)
+    trees = xgboost.train(options, xgboost.DMatrix(X, y), count)
 
     def predictive(X):
         return Gaussian(trees.predict(xgboost.DMatrix(X)), np.full(len(X), sd))
 
     return from_predictive(predictive)
+
+
+def _xgboost_draw(rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        "max_depth": int(rng.integers(3, 13)),
+        "eta": float(np.exp(rng.uniform(np.log(0.02), np.log(0.2)))),
+        "min_child_weight": float(np.exp(rng.uniform(0.0, np.log(20.0)))),
+        "subsample": float(rng.uniform(0.5, 1.0)),
+        "colsample_bynode": float(rng.uniform(0.5, 1.0)),
+        "lambda": float(np.exp(rng.uniform(np.log(0.01), np.log(10.0)))),
+        "gamma": float(rng.choice([0.0, 1e-3, 1e-2])),
+    }
 
 
 def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:
