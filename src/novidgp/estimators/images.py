@@ -173,10 +173,10 @@ def _check_table(estimator: Any, X: Any, *, reset: bool) -> None:
                     f"width, channels), or {name}=None."
                 )
         return
-    fitted, found = estimator.image_shape_, np.shape(X)
+    fitted = estimator.image_shape_
     if fitted is None:
         return
-    hint = ""
+    found, hint = np.shape(X), ""
     if found == fitted[:2]:
         hint = " One image is X[None]."
     elif len(found) == 2 and found[1] == math.prod(fitted):

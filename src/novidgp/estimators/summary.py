@@ -31,7 +31,7 @@ def summary_text(estimator: Any) -> str:
     whitened = "whitened" if config.whiten else "not whitened"
     lines.append(f"inference: {estimator.method_.name}, inducing outputs {whitened}")
     augment = "" if estimator.augment is None else f", augmented by {estimator.augment}"
-    lines.append(f"training: {estimator.num_data_:,} rows, {estimator.batch_size:,} a step{augment}")
+    lines.append(f"training: {estimator.num_data_:,} rows{augment}")
     lines.append(_local_line(estimator.local_))
     return "\n".join(lines)
 
@@ -48,9 +48,13 @@ def _unfitted(estimator: Any) -> list[str]:
         f"layers: {layers} {kind}, inducing points: {points}, kernel: {estimator.kernel}",
         *("  " + ", ".join(f"{name} {value}" for name, value in layer.items()) for layer in listed),
         f"likelihood: {estimator.likelihood}, features: {estimator.features}",
-        f"inference: {estimator.inference}, {estimator.max_steps:,} steps of {estimator.batch_size:,} rows, "
-        f"{estimator.dtype}",
+        f"inference: {estimator.inference}, steps: {_wanted(estimator.max_steps)}, rows of a step: "
+        f"{_wanted(estimator.batch_size)}, {estimator.dtype}",
     ]
+
+
+def _wanted(number: int | None) -> str:
+    return "as many as needed" if number is None else f"{number:,}"
 
 
 def _layer_rows(estimator: Any) -> list[Row]:

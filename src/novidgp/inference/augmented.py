@@ -60,11 +60,8 @@ class Augmented(Method):
     method: Method
     augmentation: Augmentation
 
-    def for_budget(self, steps):
-        return dataclasses.replace(self, method=self.method.for_budget(steps))
-
-    def still_steps(self, model, steps):
-        return self.method.still_steps(model, steps)
+    def budget(self, model, num_data):
+        return self.method.budget(model, num_data)
 
     def keeps_snapshots(self, num_data):
         return self.method.keeps_snapshots(num_data)
