@@ -158,12 +158,13 @@ def test_the_diagnosis_of_several_starts_is_their_mean():
 
 
 def test_a_plan_is_compared_by_value_and_knows_its_wrappers():
-    plan = make_plan(NOVI(), ROWS, 1000, starts=2)
-    assert plan == make_plan(NOVI(), ROWS + 1, 2000, starts=2)
-    assert hash(plan) == hash(make_plan(NOVI(), ROWS + 1, 2000, starts=2))
+    kept = NOVI(snapshots=True)
+    plan = make_plan(kept, ROWS, 1000, starts=2)
+    assert plan == make_plan(kept, ROWS + 1, 2000, starts=2)
+    assert hash(plan) == hash(make_plan(kept, ROWS + 1, 2000, starts=2))
     assert plan.snapshots
-    assert not make_plan(NOVI(), 10**6, 1000).snapshots
-    assert plan != make_plan(NOVI(num_samples=3), ROWS, 1000, starts=2)
+    assert not make_plan(NOVI(), ROWS, 1000).snapshots
+    assert plan != make_plan(NOVI(snapshots=True, num_samples=3), ROWS, 1000, starts=2)
 
 
 def test_starts_differ_and_the_first_is_that_of_a_single_one():
@@ -183,7 +184,7 @@ def two_novi_starts():
 
 
 def novi_starts(**options):
-    return DGPRegressor(**SMALL, starts=2, max_steps=6, **options)
+    return DGPRegressor(**SMALL, starts=2, max_steps=6, inference_options={"snapshots": True}, **options)
 
 
 def test_files_hold_all_starts_and_snapshots(tmp_path):

@@ -1,10 +1,12 @@
 """What the two estimators share: parameters, training and predictions."""
 
 import abc
+import operator
 import warnings
 from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -54,6 +56,8 @@ from novidgp.training.loop import ON_INTERRUPT, Callback, FitResult, fit
 
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
+_ON_DEVICE: WeakKeyDictionary["DGPEstimator", tuple[Fitted, Fitted]] = WeakKeyDictionary()
+"""The arrays of fitted estimators, on the host and on the device. No attribute: a prediction changes none."""
 
 
 class DGPEstimator(BaseEstimator, abc.ABC):
@@ -362,12 +366,21 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _fitted(self) -> Fitted:
         return Fitted(self.model_, self.posterior_, self.ensemble_)
 
+    def _on_device(self) -> Fitted:
+        """`_fitted`, on the device for all predictions of this model."""
+        fitted, (source, kept) = self._fitted(), _ON_DEVICE.get(self, (None, None))
+        if source is None or kept is None or any(map(operator.is_not, source, fitted)):
+            with precision(self.config_.dtype):
+                kept = jax.device_put(fitted)
+            _ON_DEVICE[self] = fitted, kept
+        return kept
+
     def _predict(self, X: np.ndarray) -> Predictive:
         """The predictive distribution of checked rows."""
         refuse_fork()
         use_compilation_cache()
         return predict(
-            self._fitted(),
+            self._on_device(),
             X,
             num_paths=int(self.num_predict_samples),
             key=jax.random.key(self.prediction_seed_),

@@ -79,7 +79,7 @@ def restore_estimator(
     estimator = estimators[metadata["estimator"]](**metadata["params"])
     config, method = config_from_json(metadata["config"]), metadata["method"]
     estimator.config_ = config
-    estimator.method_ = METHODS[method["name"]](**method["options"])
+    estimator.method_ = METHODS[method["name"]](**_present_options(method))
     estimator.num_data_ = method["num_data"]
     template = _template(
         config,
@@ -142,6 +142,15 @@ _RENAMED_OPTIONS = {
 _RENAMED_ARRAYS = {"fitted.others.": "fitted.ensemble.", "model.features.": "model.feature_map."}
 
 
+def _present_options(method: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a method in a file, as this version knows them: NOVI once kept snapshots of small data
+    by itself, and could open by L-BFGS."""
+    options = {name: value for name, value in method["options"].items() if name != "opening_steps"}
+    if method["name"] == "novi" and options.get("snapshots") is None:
+        options["snapshots"] = method["num_data"] <= 2000
+    return options
+
+
 def _from_layout_1(
     arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -151,7 +160,7 @@ def _from_layout_1(
     decided only how. Options that 0.1 ignored in silence are left out.
     """
     method = metadata["method"]
-    stored: dict[str, Any] = method["options"]
+    stored = _present_options(method)
     options = {_RENAMED_OPTIONS.get(option, option): value for option, value in stored.items()}
     name = method["name"]
     if name == "novi" and options.get("generator") == "implicit":

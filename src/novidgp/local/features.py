@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.trees import on_device
@@ -30,10 +31,9 @@ def local_inputs(fitted: Fitted, x: np.ndarray) -> np.ndarray:
     parts = []
     with precision(fitted.model.dtype.name), single_threaded_lapack():
         last = jax.device_put(last)
-        for start in range(0, len(x), _BLOCK):
-            rows = np.minimum(np.arange(start, start + _BLOCK), len(x) - 1)
-            hidden = _hidden_features(last, on_device(x[rows], fitted.model.dtype))
-            parts.append(np.asarray(hidden)[: len(x) - start])
+        for rows, padded in blocks(len(x), _BLOCK):
+            hidden = _hidden_features(last, on_device(x[padded], fitted.model.dtype))
+            parts.append(np.asarray(hidden)[: rows.stop - rows.start])
     hidden = np.concatenate(parts)
     return hidden if x.shape[1] > MOST_COLUMNS else np.concatenate([x, hidden], axis=1)
 

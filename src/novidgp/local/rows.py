@@ -9,12 +9,13 @@ import numpy as np
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LocalGP
 from novidgp.local.neighbours import Index
+from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.trees import on_device
 
 _BLOCK = 512
-"""Rows per call of the compiled program; other numbers of rows are padded to it and compile nothing."""
+"""Rows per call of the compiled program."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +69,10 @@ class ConditionedGP:
         parts = []
         with precision("float64"), single_threaded_lapack():
             gp = jax.device_put(self.gp)
-            for start in range(0, len(inputs), _BLOCK):
-                block = np.minimum(np.arange(start, start + _BLOCK), len(inputs) - 1)
-                hoods = self.rows.neighbourhoods(inputs[block], found[block])
-                moments = _predict(gp, hoods, on_device(deep_variance[block]))
-                parts.append(np.stack(moments)[:, : len(inputs) - start])
+            for rows, padded in blocks(len(inputs), _BLOCK):
+                hoods = self.rows.neighbourhoods(inputs[padded], found[padded])
+                moments = _predict(gp, hoods, on_device(deep_variance[padded]))
+                parts.append(np.stack(moments)[:, : rows.stop - rows.start])
         mean, variance = np.concatenate(parts, axis=1)
         return mean, variance
 

@@ -4,6 +4,7 @@ Every Gaussian conditional in the library is a product with the *inverse Cholesk
 ``R = chol(K)^-1``: one tall GEMM per layer instead of a batched triangular solve.
 """
 
+import functools
 import math
 from contextlib import AbstractContextManager
 
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _JITTER = {"float32": 1e-5, "float64": 1e-8}
 _MAX_ATTEMPTS = 5
@@ -23,7 +24,13 @@ def single_threaded_lapack() -> AbstractContextManager:
     XLA hands small factorisations to LAPACK from its own thread pool; a second pool that spins for the same
     cores makes a 100 x 100 triangular solve take milliseconds instead of microseconds.
     """
-    return threadpool_limits(limits=1, user_api="blas")
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """The process's thread pools; looking for them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def default_jitter(dtype: DTypeLike) -> float:

@@ -30,9 +30,8 @@ from novidgp.numerics.nets import Activation, NetworkShape, mlp
 from novidgp.posteriors.generators import Covariance, smooth_generator
 
 SMALL_DATA = 2000
-"""Rows up to which hyper-parameters overfit soon. Snapshots are then kept (unless `snapshots` is given). With
-more rows, and a last layer that is solved for, they learn at 0.03 instead of 0.02 (unless `model_rate` is
-given)."""
+"""Rows up to which hyper-parameters overfit soon. With more, and a last layer that is solved for, they learn
+at 0.03 instead of 0.02 (unless `model_rate` is given)."""
 SMALL_BUDGET, LARGE_BUDGET = Budget(400, 256), Budget(700, 1000)
 """What a run needs where the last layer is solved for, up to so many rows and beyond. Measured on the paper's
 eight sets: 1000 steps of 1000 rows end no better, and take six times as long on the small ones."""
@@ -48,8 +47,7 @@ class NOVI(Method):
     `last_layer` says whether the last layer's Gaussian is solved for in every step (`closed-form`: Gaussian
     noise, whitened model, full covariance, `expected_log` bound) or climbed to (`gradient`); `auto` solves
     where it can. `statistics_rate` is the weight of the newest minibatch in the statistics of the closed
-    form. `snapshots` keeps models from the course of training as members of the predictive
-    mixture (None: up to 2,000 rows).
+    form. `snapshots` keeps models from the course of training as members of the predictive mixture.
     """
 
     name: ClassVar[str] = "novi"
@@ -75,7 +73,7 @@ class NOVI(Method):
     model_rate: float | None = None
     initial_hidden_std: float = 1e-2
     initial_final_std: float = 1e-1
-    snapshots: bool | None = None
+    snapshots: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -101,7 +99,7 @@ class NOVI(Method):
         return SMALL_BUDGET if num_data <= SMALL_DATA else LARGE_BUDGET
 
     def keeps_snapshots(self, num_data):
-        return num_data <= SMALL_DATA if self.snapshots is None else self.snapshots
+        return self.snapshots
 
     def solves_last_layer(self, model) -> bool:
         """Whether the last layer of `model` is solved for in every step."""
