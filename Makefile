@@ -12,7 +12,7 @@ PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/.dev ## fit, compare with an exact GP, draw, save and load again (under a minute)
+demo: $(VENV)/.dev ## three things deep GPs are for: fits, tables, pictures, a saved model (under a minute)
 	$(BIN)/novidgp demo --out demo_output
 
 test: lint types unit ## lint, formatting, types and tests

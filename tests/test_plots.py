@@ -10,11 +10,15 @@ from scipy.stats import chi2
 from novidgp.plots import (
     Bands,
     Density,
+    Map,
+    Sureness,
     density_levels,
     density_maps,
+    maps,
     posterior_slices,
     predictive_bands,
     save_png,
+    surest_first,
     training_curve,
 )
 
@@ -39,6 +43,25 @@ def test_density_maps_have_one_shade_for_all_panels():
     figure = density_maps(panels, np.array([0.5]), np.array([0.0]))
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["flat", "high"]
     assert {ax.collections[0].get_clim() for ax in figure.axes} == {(0.0, 2.0)}
+
+
+def test_maps_share_the_shades_of_the_first():
+    side = np.linspace(0, 1, 5)
+    first, other = np.arange(25.0).reshape(5, 5), np.full((5, 5), 100.0)
+    figure = maps([Map("truth", side, side, first), Map("guess", side, side, other)])
+    limits = {ax.collections[0].get_clim() for ax in figure.axes[:2]}
+    assert limits == {tuple(np.quantile(first, [0.005, 0.995]))}
+
+
+def test_the_surest_come_first_and_the_least_sure_are_shown():
+    """Three images: sure and right, sure and wrong, unsure. The curve ends at the mean log loss of all."""
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.45, 0.55]])
+    labels, images = np.array([0, 0, 1]), np.zeros((3, 4, 4))
+    figure = surest_first([Sureness("ours", probabilities)], labels, images, least=2)
+    curve, *shown = figure.axes
+    losses = -np.log([0.9, 0.2, 0.55])
+    np.testing.assert_allclose(curve.lines[0].get_ydata(), np.cumsum(losses) / [1, 2, 3])
+    assert [ax.get_title() for ax in shown] == ["1? 55%; is 1", "1? 80%; is 0"]
 
 
 def test_density_levels_hold_their_mass():

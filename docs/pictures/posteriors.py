@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from novidgp.cli import demo_posterior
+from novidgp.bench import reference_posterior
 from novidgp.inference import IPVI, IWVI, MaximumLikelihood
 from novidgp.plots import save_png
 
@@ -20,17 +20,17 @@ OTHERS = {
     "ML": (MaximumLikelihood(), 2),
 }
 
-methods = {name.replace("best Gaussian", "DSVI"): run for name, run in demo_posterior.METHODS.items()}
-rows = demo_posterior.draws(1500, 0, methods | OTHERS)
-point = rows.pop("ML")[0, [0, demo_posterior.NUM_POINTS]]
+methods = {name.replace("best Gaussian", "DSVI"): run for name, run in reference_posterior.METHODS.items()}
+rows = reference_posterior.draws(1500, 0, methods | OTHERS)
+point = rows.pop("ML")[0, [0, reference_posterior.NUM_POINTS]]
 print("ML               at", *point.round(2))
 for name, values in rows.items():
-    first, second = values[:, 0], values[:, demo_posterior.NUM_POINTS]
+    first, second = values[:, 0], values[:, reference_posterior.NUM_POINTS]
     print(
         f"{name:16s} std {first.std():.2f} {second.std():.2f}  corr {np.corrcoef(first, second)[0, 1]:+.2f}"
     )
 
-figure = demo_posterior.figure(rows)
+figure = reference_posterior.figure(rows)
 *marginals, joint = figure.axes
 for ax, value in zip(marginals, point, strict=True):
     ax.axvline(value, color="black", linestyle=":", label="ML")

@@ -34,6 +34,23 @@ class Density(NamedTuple):
     values: np.ndarray
 
 
+class Map(NamedTuple):
+    """Values `(len(y), len(x))` on a grid of places."""
+
+    title: str
+    x: np.ndarray
+    y: np.ndarray
+    values: np.ndarray
+
+
+class Sureness(NamedTuple):
+    """A classifier's probabilities `(n, classes)` for some images."""
+
+    title: str
+    probabilities: np.ndarray
+    color: str = OURS
+
+
 def predictive_bands(
     panels: Sequence[Bands],
     x: np.ndarray,
@@ -86,6 +103,54 @@ def density_maps(panels: Sequence[Density], x: np.ndarray, y: np.ndarray) -> Fig
         ax.set_ylim(float(panel.y.min()), float(panel.y.max()))
         ax.set_xlabel("x")
         ax.set_ylabel("y" if index == 0 else "")
+    return figure
+
+
+def maps(panels: Sequence[Map]) -> Figure:
+    """Panels side by side on one scale of shades."""
+    figure, axes = _figure(columns=len(panels), width=4.6 * len(panels), height=4.3)
+    low, high = np.quantile(panels[0].values, [0.005, 0.995])
+    for ax, panel in zip(axes, panels, strict=True):
+        ax.grid(False)
+        mesh = ax.pcolormesh(panel.x, panel.y, panel.values, vmin=low, vmax=high, shading="gouraud")
+        ax.set_title(panel.title, loc="left", fontsize=11.5, color=INK)
+        ax.set_aspect("equal")
+    figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.01)
+    return figure
+
+
+def surest_first(
+    curves: Sequence[Sureness], labels: np.ndarray, images: np.ndarray, least: int = 8
+) -> Figure:
+    """Left, the log loss over the images that each model is surest of, for every share of them; right, the
+    images that the first model is least sure of, with its guess and its probability."""
+    figure = Figure(figsize=(12.0, 4.2), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.15])
+    ax = left.subplots()
+    style_axes(ax)
+    count = len(labels)
+    for title, probabilities, color in curves:
+        order = np.argsort(-probabilities.max(axis=1))
+        truth = np.maximum(probabilities[np.arange(count), labels], 1e-12)
+        running = np.cumsum(-np.log(truth[order])) / np.arange(1, count + 1)
+        ax.plot(np.arange(1, count + 1) / count, running, color=color, linewidth=1.8, label=title)
+    ax.set_xlabel("share of the images, the surest first")
+    ax.set_ylabel("mean log loss of these")
+    ax.xaxis.set_major_formatter("{x:.0%}")
+    ax.set_title("what a model says of its own doubt", loc="left", fontsize=11.5, color=INK)
+    ax.legend(loc="upper left", frameon=False, fontsize=9)
+    guesses = curves[0].probabilities
+    for place, index in zip(
+        right.subplots(2, least // 2).ravel(), guesses.max(axis=1).argsort(), strict=False
+    ):
+        place.imshow(images[index], cmap="gray_r")
+        place.set_axis_off()
+        guess = int(guesses[index].argmax())
+        right_or_wrong = OURS if guess == labels[index] else PEER
+        place.set_title(
+            f"{guess}? {guesses[index, guess]:.0%}; is {labels[index]}", fontsize=9, color=right_or_wrong
+        )
+    right.suptitle(f"least sure of ({curves[0].title})", fontsize=11.5, color=INK)
     return figure
 
 

@@ -16,6 +16,8 @@ from novidgp.datasets import (
     is_available,
     load_dataset,
     nonstationary_curve,
+    town_houses,
+    town_prices,
 )
 from novidgp.datasets.fingerprint import check_fingerprint
 from novidgp.datasets.registry import REGISTRY
@@ -202,3 +204,14 @@ def test_the_curve_jumps_at_zero_and_is_rougher_to_the_right():
 def test_the_curve_refuses_no_rows():
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):
         nonstationary_curve(0)
+
+
+def test_houses_cost_what_their_town_says_but_for_noise():
+    X, y = town_houses(4000, seed=3)
+    noise = y - town_prices(X)
+    # The standard deviation of 4,000 draws has a standard error of one percent.
+    assert np.std(noise) == pytest.approx(0.08, rel=0.05)
+    assert np.std(y) > 0.5
+    np.testing.assert_array_equal(town_houses(4000, seed=3)[1], y)
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        town_houses(0)

@@ -13,16 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from novidgp.cli import demo_posterior
+from novidgp.bench import reference_posterior
 from novidgp.inference import IPVI, METHODS, Frozen
 
 GRID = jnp.linspace(-1.5, 1.5, 13)[:, None]
 DRAWS = 4000
-SAMPLER = demo_posterior.METHODS["long SGHMC run"][0]
+SAMPLER = reference_posterior.METHODS["long SGHMC run"][0]
 SETTINGS = {
     "reference": (15_000, SAMPLER),
     "sghmc": (6_000, SAMPLER),
-    "novi": (6_000, demo_posterior.METHODS["NOVI"][0]),
+    "novi": (6_000, reference_posterior.METHODS["NOVI"][0]),
     "ipvi": (3_000, IPVI(num_samples=64, noise_dim=8)),
 }
 pytestmark = [pytest.mark.slow, pytest.mark.optimised]
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.optimised]
 def infer(name):
     """Mean and standard deviation of f on the grid, and the covariance of all inducing outputs."""
     steps, method = SETTINGS[name] if name in SETTINGS else (3_000, METHODS[name]())
-    model, data = demo_posterior.problem()
+    model, data = reference_posterior.problem()
     inference = Frozen(method).algorithm(len(data.x), steps)
 
     def run(key):

@@ -46,12 +46,20 @@ def exact_gp(fit: Fit, problem: Problem) -> Regression:
 
 
 def fit_exact_gp(
-    kernel: Any, X: np.ndarray, y: np.ndarray, *, starts: int = 1, seed: int = 0, **options: Any
+    kernel: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    starts: int = 1,
+    seed: int = 0,
+    kernel_rows: np.ndarray | None = None,
+    **options: Any,
 ) -> Callable[[np.ndarray], Gaussian]:
     """The predictive distribution of scikit-learn's exact GP as a function of raw inputs.
 
-    `kernel` must have a `WhiteKernel` part, so that the standard deviations include the noise. `options` are
-    those of `GaussianProcessRegressor`.
+    `kernel` must have a `WhiteKernel` part, so that the standard deviations include the noise. Its parameters
+    are learned from the rows number `kernel_rows`, or from all. `options` are those of
+    `GaussianProcessRegressor`.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
@@ -62,6 +70,9 @@ def fit_exact_gp(
     gp = GaussianProcessRegressor(kernel, n_restarts_optimizer=starts - 1, random_state=seed, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a lengthscale at its bound: an unused input
+        if kernel_rows is not None and len(kernel_rows) < len(X):
+            gp.fit(scaling.inputs(X[kernel_rows]), y[kernel_rows])
+            gp.set_params(kernel=gp.kernel_, optimizer=None)
         gp.fit(scaling.inputs(X), y)
 
     def predictive(X):

@@ -1,6 +1,6 @@
 """Benchmark data sets: loaded by name from the official files, and checked at every load."""
 
-from novidgp.datasets.builtin import nonstationary_curve
+from novidgp.datasets.builtin import curve_without_noise, nonstationary_curve, town_houses, town_prices
 from novidgp.datasets.cache import fetch_dataset, import_dataset, is_available
 from novidgp.datasets.errors import DatasetError, DatasetNotFoundError, DownloadError, UnknownDatasetError
 from novidgp.datasets.info import DatasetInfo, Fingerprint
@@ -15,6 +15,7 @@ __all__ = [
     "DownloadError",
     "Fingerprint",
     "UnknownDatasetError",
+    "curve_without_noise",
     "dataset_info",
     "dataset_names",
     "fetch_dataset",
@@ -22,4 +23,6 @@ __all__ = [
     "is_available",
     "load_dataset",
     "nonstationary_curve",
+    "town_houses",
+    "town_prices",
 ]

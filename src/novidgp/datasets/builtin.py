@@ -90,13 +90,46 @@ def nonstationary_curve(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.nda
     grows from 1 to 9. No single lengthscale fits both halves, so that a second layer helps. The noise has
     standard deviation 0.1.
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
+    _check_count(n)
     generator = np.random.default_rng(seed)
     x = np.sort(generator.uniform(-1.0, 1.0, size=n))
+    return x[:, None], curve_without_noise(x) + 0.1 * generator.standard_normal(n)
+
+
+def curve_without_noise(x: np.ndarray) -> np.ndarray:
+    """The function behind `nonstationary_curve`, at any points."""
     chirp = 1.0 + 0.6 * np.sin(2.0 * np.pi * (x + 4.0 * x**2))
-    mean = np.where(x < 0.0, np.sin(np.pi * x) - 1.0, chirp)
-    return x[:, None], mean + 0.1 * generator.standard_normal(n)
+    return np.where(x < 0.0, np.sin(np.pi * x) - 1.0, chirp)
+
+
+def town_houses(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw houses of a made-up town: `X` of shape (n, 5) on [-1, 1], and their prices `y` of shape (n,).
+
+    Columns are longitude, latitude, size, age and condition. The price is a smooth function of size and age,
+    a threshold in condition, and what the quarter is worth: three hundred bumps on the map, finer than a
+    hundred inducing points can follow. The noise has standard deviation 0.08.
+    """
+    _check_count(n)
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-1.0, 1.0, size=(n, 5))
+    return X, town_prices(X) + 0.08 * generator.standard_normal(n)
+
+
+def town_prices(X: np.ndarray) -> np.ndarray:
+    """The function behind `town_houses`: `(n,)` prices without noise."""
+    town = np.random.default_rng(7)
+    centres, heights = town.uniform(-1.0, 1.0, size=(300, 2)), 0.6 * town.normal(size=300)
+    radii = town.uniform(0.03, 0.12, 300)
+    place, (size, age, condition) = X[:, :2], X[:, 2:].T
+    distances = np.sum((place[:, None] - centres) ** 2, axis=-1)
+    quarter = np.exp(-0.5 * distances / radii**2) @ heights
+    house = 1.2 * np.tanh(2.0 * size) + 0.5 * np.cos(3.0 * age) * (1.0 + size)
+    return house + 0.3 * np.where(condition > 0.3, 1.0, -1.0) + quarter
+
+
+def _check_count(n: int) -> None:
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
 
 
 def load_builtin(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The demo's picture of a posterior: a step with nothing measured where it rises, seen by three methods.
+"""A small posterior that is no Gaussian: a step with nothing measured where it rises, seen by three methods.
 
 Two layers with seven inducing points each and fixed hyper-parameters, so that all three infer the same
 posterior. The data do not say where the step is nor which layer makes it: the posterior is wide, skewed and
@@ -47,7 +47,7 @@ METHODS: dict[str, tuple[Method, int]] = {
     ),
     "best Gaussian": (NOVI(network=False, num_samples=64, lower_rate=0.02, last_layer="gradient"), 2),
 }
-"""Methods, and how many times the demo's steps they take."""
+"""Methods, and how many times the steps of `draws` they take."""
 
 
 def problem() -> tuple[DGP, Batch]:
