@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -125,7 +125,8 @@ def surest_first(
     """Left, the log loss over the images that each model is surest of, for every share of them; right, the
     images that the first model is least sure of, with its guess and its probability."""
     figure = Figure(figsize=(12.0, 4.2), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.15])
+    halves: Any = figure.subfigures(1, 2, width_ratios=[1.0, 1.15])
+    left, right = halves
     ax = left.subplots()
     style_axes(ax)
     count = len(labels)
