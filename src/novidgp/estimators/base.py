@@ -30,6 +30,7 @@ from novidgp.estimators.checks import (
     seed_of,
 )
 from novidgp.estimators.images import (
+    CONV_BUDGET,
     augmented,
     image_inputs,
     image_layers,
@@ -330,7 +331,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _budget(self, method: Method, model: DGP, num_data: int) -> Budget:
         """Steps and rows of a step: the user's where given, else what the method says it needs."""
-        needed = method.budget(model, num_data)
+        needed = method.budget(model, num_data) if self.layers is None else CONV_BUDGET
         wanted = zip((self.max_steps, self.batch_size), needed, strict=True)
         return Budget(*(default if value is None else int(value) for value, default in wanted))
 

@@ -14,11 +14,14 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from novidgp.checks import check_choice
 from novidgp.inference import METHODS, Method
 from novidgp.inference.augmented import AUGMENTATIONS, Augmented, augmentation
+from novidgp.inference.base import Budget
 from novidgp.model.image_layers import Layers, check_layers, layers_for
 from novidgp.model.patches import ImageShape
 
+CONV_BUDGET = Budget(2000, 64)
+"""Steps and images of a step of models with convolutional layers, where the caller does not say."""
 _PATHS = 2
-"""Draws per step of models with convolutional layers, where the caller does not say."""
+"""Draws per step of these models, where the caller does not say."""
 _PER_STEP = ("num_samples", "num_paths", "num_chains")
 _BLOCK = 1_024
 
