@@ -80,6 +80,8 @@ def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:
         _check_table(estimator, X, reset=reset)
         return None
     flat, shape = read_images(X)
+    if reset and len(flat) < 2:
+        raise ValueError("Found array with 1 sample(s) in X; a fit needs two images or more.")
     if y is None:
         raise ValueError("y is None; pass a target for every image.")
     if not isinstance(y, str):
@@ -87,8 +89,6 @@ def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:
         check_consistent_length(flat, y)
     if not reset:
         _check_shape(estimator, X, shape)
-    elif len(flat) < 2:
-        raise ValueError("Found array with 1 sample(s) in X; a fit needs two images or more.")
     else:
         estimator.image_shape_, estimator.n_features_in_ = shape, flat.shape[1]
         if hasattr(estimator, "feature_names_in_"):
