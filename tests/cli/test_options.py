@@ -8,7 +8,13 @@ import typer
 
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.cli.fit import fit_command
-from novidgp.cli.options import INFERENCE_METHODS, check_files, make_estimator, parse_options
+from novidgp.cli.options import (
+    INFERENCE_METHODS,
+    check_files,
+    make_estimator,
+    parse_layers,
+    parse_options,
+)
 from novidgp.inference import METHODS
 
 
@@ -43,15 +49,24 @@ def test_a_task_has_its_estimator():
 
 
 def test_fit_has_the_defaults_of_the_estimators():
-    names = {"layers": "num_layers", "inducing": "num_inducing", "hidden": "hidden_dim", "steps": "max_steps"}
+    names = {"inducing": "num_inducing", "hidden": "hidden_dim", "steps": "max_steps"}
     parameters = inspect.signature(fit_command).parameters
     ours = {names.get(name, name): parameter.default for name, parameter in parameters.items()}
     theirs = DGPRegressor().get_params()
+    ours |= parse_layers(ours.pop("layers"))
     assert ours.pop("local") is None  # neither --local nor --no-local
     assert theirs.pop("local") == "auto"
     shared = ours.keys() & theirs.keys()
     assert {"inference", "preset", "num_layers", "max_steps", "starts", "kernel", "batch_size"} <= shared
     assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
+
+
+def test_layers_are_a_number_or_a_kind():
+    assert parse_layers("3") == {"num_layers": 3}
+    assert parse_layers("conv") == {"layers": "conv"}
+    assert parse_layers('[{"kind": "sum"}]') == {"layers": [{"kind": "sum"}]}
+    with pytest.raises(typer.BadParameter, match="too small"):
+        parse_layers("0")
 
 
 @pytest.mark.parametrize(

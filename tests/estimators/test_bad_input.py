@@ -109,7 +109,7 @@ def test_types_of_parameters(parameters, message):
         (_with(np.nan), "Input X contains NaN"),
         (_with(np.inf), "Input X contains infinity"),
         (X[:, 0], "Expected 2D array, got 1D array"),
-        (X[None], "Found array with dim 3"),
+        (X[None], "two images or more"),
         (X[:, :0], r"0 feature\(s\)"),
         (np.full((20, 1), "red"), "X holds text.*OneHotEncoder"),
         (pd.DataFrame({"a": Y, "colour": ["red"] * 20}), "X holds text.*red.*OneHotEncoder"),

@@ -97,7 +97,7 @@ def test_a_class_may_be_absent():
 
 
 def test_a_regression_of_images_by_novi_with_augmentation():
-    """The last layer is solved for in closed form, and opens by L-BFGS: both see the sum over patches."""
+    """The last layer, a sum over patches, is solved for in closed form."""
     X, y = pictures(channels=2)
     settings = SMALL | {"inference": "novi", "layers": "conv", "augment": "shift+flip", "batch_size": 10}
     model = DGPRegressor(**settings | {"max_steps": 4}).fit(X, y + 0.5)
@@ -107,6 +107,17 @@ def test_a_regression_of_images_by_novi_with_augmentation():
     assert model.method_.name == "novi"
     assert model.method_.num_samples == 2
     assert model.local_ is None
+
+
+def test_steps_and_draws_are_few_where_nothing_is_said(nothing_is_trained):
+    with pytest.raises(nothing_is_trained) as caught:
+        DGPClassifier(layers="conv", num_inducing=5, augment="flip").fit(*pictures())
+    _, method, _ = caught.value.args
+    assert method.augmentation.flip
+    assert method.method.num_samples == 2
+    with pytest.raises(nothing_is_trained) as caught:
+        DGPClassifier(layers="conv", num_inducing=5, inference_options={"num_samples": 7}).fit(*pictures())
+    assert caught.value.args[1].num_samples == 7
 
 
 def test_dense_layers_share_a_kernel_and_see_the_channels_scale(nothing_is_trained):

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp.checks import check_choice, check_flag, check_fraction, check_integer, check_number
+from novidgp.estimators import images
 from novidgp.estimators.checks import (
     DTYPES,
     MEANS,
@@ -28,13 +29,6 @@ from novidgp.estimators.checks import (
     explain_text,
     refuse_dates,
     seed_of,
-)
-from novidgp.estimators.images import (
-    augmented,
-    image_inputs,
-    image_layers,
-    image_parameters,
-    num_layers,
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
@@ -174,7 +168,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
-        method = make_method(self.inference, image_parameters(self), preset=self.preset)
+        method = make_method(self.inference, images.image_parameters(self), preset=self.preset)
         check_likelihood(self.likelihood, task)
         check_choice("kernel_sharing", self.kernel_sharing, SHARINGS)
         check_choice("mean", self.mean, MEANS)
@@ -182,7 +176,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_kernel(self.kernel)
         for name in ("num_layers", "starts", "num_predict_samples"):
             check_integer(name, getattr(self, name))
-        check_inducing(self.num_inducing, num_layers(self))
+        check_inducing(self.num_inducing, images.num_layers(self))
         for name in ("hidden_dim", "patience", "max_steps", "batch_size"):
             check_integer(name, getattr(self, name), optional=True)
         check_number("checkpoint_every", self.checkpoint_every)
@@ -196,9 +190,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         refuse_dates(X, "X")
-        images = image_inputs(self, X, y, reset=reset)
-        if images is not None:
-            return images
+        found = images.image_inputs(self, X, y, reset=reset)
+        if found is not None:
+            return found
         try:
             checked = validate_data(
                 self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
@@ -210,8 +204,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _config(self, likelihood: str, *, num_targets: int, num_classes: int | None = None) -> ModelConfig:
         return ModelConfig(
-            num_layers=int(num_layers(self)),
-            num_inducing=check_inducing(self.num_inducing, num_layers(self)),
+            num_layers=int(images.num_layers(self)),
+            num_inducing=check_inducing(self.num_inducing, images.num_layers(self)),
             hidden_dim=None if self.hidden_dim is None else int(self.hidden_dim),
             kernel=self.kernel,
             kernel_sharing=self.kernel_sharing,
@@ -224,7 +218,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             features=check_features(self.features),
             dtype=self.dtype,
             image=self.image_shape_,
-            layers=image_layers(self),
+            layers=images.image_layers(self),
         )
 
     def _local_dim(self) -> int:
@@ -247,11 +241,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        local = None
-        if config.layers is None:
-            local = check_local(
-                self.local, config.likelihood, weighted=weight is not None, latent=config.latent_dim > 0
-            )
+        kind = {"weighted": weight is not None, "latent": config.latent_dim > 0}
+        local = None if config.layers is not None else check_local(self.local, config.likelihood, **kind)
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -288,7 +279,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             steps, batch_size = self._budget(method, model, len(X))
             result = fit(
                 model,
-                augmented(method, self.augment, image),
+                images.augmented(method, self.augment, image),
                 batch(*rows),
                 steps=steps,
                 starts=starts,
@@ -330,7 +321,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _budget(self, method: Method, model: DGP, num_data: int) -> Budget:
         """Steps and rows of a step: the user's where given, else what the method says it needs."""
-        needed = method.budget(model, num_data)
+        needed = method.budget(model, num_data) if self.layers is None else images.CONV_BUDGET
         wanted = zip((self.max_steps, self.batch_size), needed, strict=True)
         return Budget(*(default if value is None else int(value) for value, default in wanted))
 

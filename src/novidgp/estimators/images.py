@@ -14,11 +14,14 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from novidgp.checks import check_choice
 from novidgp.inference import METHODS, Method
 from novidgp.inference.augmented import AUGMENTATIONS, Augmented, augmentation
+from novidgp.inference.base import Budget
 from novidgp.model.image_layers import Layers, check_layers, layers_for
 from novidgp.model.patches import ImageShape
 
+CONV_BUDGET = Budget(2000, 64)
+"""Steps and images of a step of models with convolutional layers, where the caller does not say."""
 _PATHS = 2
-"""Draws per step of models with convolutional layers, where the caller does not say."""
+"""Draws per step of these models, where the caller does not say."""
 _PER_STEP = ("num_samples", "num_paths", "num_chains")
 _BLOCK = 1_024
 
@@ -77,6 +80,8 @@ def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:
         _check_table(estimator, X, reset=reset)
         return None
     flat, shape = read_images(X)
+    if reset and len(flat) < 2:
+        raise ValueError("Found array with 1 sample(s) in X; a fit needs two images or more.")
     if y is None:
         raise ValueError("y is None; pass a target for every image.")
     if not isinstance(y, str):
@@ -84,8 +89,6 @@ def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:
         check_consistent_length(flat, y)
     if not reset:
         _check_shape(estimator, X, shape)
-    elif len(flat) < 2:
-        raise ValueError("Found array with 1 sample(s) in X; a fit needs two images or more.")
     else:
         estimator.image_shape_, estimator.n_features_in_ = shape, flat.shape[1]
         if hasattr(estimator, "feature_names_in_"):

@@ -81,12 +81,13 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None
         Training steps. None is what the method needs for so many rows, and `fit_notes_` tells the number: for
-        `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond, else 1000.
+        `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond; with convolutional layers 2000; else
+        1000.
     starts : int, default=1
         Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
     batch_size : int, default=None
         Rows of a step. None is what the method needs: for `novi` with Gaussian noise 256 up to 2,000 rows,
-        else 1000.
+        64 images with convolutional layers, else 1000.
     validation_fraction : float, default=None
         Share of the rows held out to choose the best model.
     patience : int, default=None

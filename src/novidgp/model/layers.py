@@ -166,8 +166,7 @@ def moments_at(
     shift = 0.0
     if scale is not None:
         if noise is None:
-            spread = row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2))
-            share = share + jnp.maximum(spread, 0.0)  # rounding
+            share = share + _spread(matrix, scale)
         else:
             spread = matrix @ scale
             drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
@@ -181,6 +180,17 @@ def moments_at(
         mean = _project_samples(matrix.reshape(-1, samples, rows, matrix.shape[-1]), v)
         share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
     return Moments(layer.mean(h) + mean + shift, variance * share)
+
+
+def _spread(matrix: Float[Array, "#p n m"], scale: Float[Array, "p m m"]) -> Float[Array, "p n"]:
+    """`|a C|^2` of every row: what the covariance `C C^T` of V adds to its variance.
+
+    By way of `C C^T` a row needs no product in reverse, but this matrix and its gradient take three products
+    of m x m matrices: worth it for more rows than 3 m.
+    """
+    if matrix.shape[1] > 3 * scale.shape[-1]:
+        return jnp.maximum(row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2)), 0.0)  # rounding
+    return jnp.sum((matrix @ scale) ** 2, axis=-1)
 
 
 def _project_shared(basis: Float[Array, "q n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:
