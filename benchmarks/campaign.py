@@ -381,7 +381,7 @@ def kills(first, count, pace=1.0):
             except subprocess.TimeoutExpired:
                 process.kill()
                 _, told = process.communicate()
-                report("kills", number, f"{what} did not end after {sent.name}")
+                report("kills", number, f"{what} did not end after {sent.name}\n{told[-800:]}")
                 tally["failed"] += 1
                 continue
             problems = []

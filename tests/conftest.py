@@ -16,6 +16,7 @@ import tempfile
 import jax
 import pytest
 from jaxtyping import install_import_hook
+from threadpoolctl import threadpool_limits
 
 _ROOMS = ("numerics", "model", "posteriors", "inference", "training", "local", "prediction")
 install_import_hook(
@@ -44,10 +45,13 @@ def pytest_configure(config):
         os.environ[_LEAST_SECONDS] = "0"
         os.environ[_QUICK] = "1"
         os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *_FLAGS)).strip()
+        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ[variable] = "1"  # threads that wait for one another take five times as long
         if not kept:
             config.add_cleanup(lambda: shutil.rmtree(os.environ[_CACHE], ignore_errors=True))
     else:  # JAX does not write its cache atomically, so workers do not share one
         os.environ[_CACHE] = os.path.join(os.environ[_CACHE], config.workerinput["workerid"])
+    threadpool_limits(1)  # what this process has loaded already
     jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_LEAST_SECONDS]))
     jax.config.update("jax_disable_most_optimizations", True)

@@ -40,6 +40,10 @@ def test_bad_tables_are_told_in_one_line(tmp_path):
     assert "no file" in refused("fit", tmp_path / "none.csv", "-t", "y")
     houses().assign(price="dear").to_csv(tmp_path / "one.csv", index=False)
     assert "one class" in refused("fit", tmp_path / "one.csv", "-t", "price")
+    houses().assign(price=1.5).to_csv(tmp_path / "constant.csv", index=False)
+    told = run("fit", tmp_path / "constant.csv", "-t", "price", code=1).stderr
+    assert "y is constant" in told
+    assert "two values" not in told
 
 
 @pytest.mark.parametrize(

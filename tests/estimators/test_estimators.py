@@ -48,8 +48,10 @@ learns."""
 
 
 def not_held(estimator):
-    """Equal predictions after training need equal starts, and k-means has others on repeated rows. That the
-    bound and its gradients are those of repeated rows is shown in test_weights.py."""
+    """scikit-learn asks for predictions that are equal to 1e-7 after training. K-means draws other first
+    centres from repeated rows than from weighted ones, and Adam makes whole steps of gradients that are zero
+    but for rounding. That the bound, its gradients and the scales are those of repeated rows is shown in
+    test_weights.py."""
     return {"check_sample_weight_equivalence_on_dense_data": "k-means starts elsewhere on repeated rows"}
 
 

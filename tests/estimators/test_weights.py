@@ -9,7 +9,9 @@ from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators.checks import check_weights
 from novidgp.inference import METHODS, make_method
 from novidgp.inference.dsvi import evidence_lower_bound
+from novidgp.model.build import inducing_points
 from novidgp.model.dgp import Batch
+from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import standardiser
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
@@ -80,6 +82,21 @@ def test_every_method_heeds_weights(name):
         losses.append(result.history["loss"][0])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert abs(losses[2] - losses[0]) > 1e-2 * abs(losses[0])
+
+
+def test_inducing_points_are_where_the_weight_is():
+    """Two in the left half, which has 99 of 100 parts of the weight; without weights one in either half."""
+    x = np.linspace(-1.0, 1.0, 40)[:, None]
+    weight = np.where(x[:, 0] < 0.0, 99.0, 1.0)
+    points = [inducing_points(x, 2, Streams(jax.random.key(0)), w)[:, 0] for w in (weight, None)]
+    assert [np.sum(p < -0.1) for p in points] == [2, 1]
+    fits = [DGPRegressor(**SMALL, inference="dsvi").fit(X, Y, w) for w in (np.exp(4.0 * X[:, 0]), None)]
+    scales = [model.input_scaling_ for model in fits]
+    starts = [
+        shift + scale * np.mean(model.model_.layers[0].inducing)
+        for (shift, scale), model in zip(scales, fits, strict=True)
+    ]
+    assert starts[0] > starts[1] + 0.1
 
 
 def test_the_scales_are_those_of_repeated_rows():

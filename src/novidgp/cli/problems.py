@@ -66,7 +66,7 @@ def _of_table(data: str, target: str | None, task: str, drop: list[str]) -> Prob
         raise TableError(f"--drop {absent[0]}: the table has no such column")
     table, column = split_target(frame.drop(columns=drop), target)
     kind = choose_task(column, task)
-    if kind == "regression" and task == "auto" and column.nunique() <= 2:
+    if kind == "regression" and task == "auto" and column.nunique() == 2:
         warn(f"target {target!r} has two values; for classes use --task classification")
     encoding = TableEncoding.learn(table, target, kind)
     X = encoding.encode(table)

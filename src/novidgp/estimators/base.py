@@ -275,7 +275,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 held_X, held_y, held_weight = held_out
                 held_rows = inputs.inputs(held_X), targets.targets(held_y)
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
-            model = starting_models(config, scaled[0], key=streams.key("model"), starts=starts)
+            times = None if weight is None else weight[:, 0]
+            model = starting_models(config, scaled[0], key=streams.key("model"), starts=starts, weight=times)
             steps, batch_size = self._budget(method, model, len(X))
             result = fit(
                 model,

@@ -70,18 +70,23 @@ def config_from_json(values: dict[str, Any]) -> ModelConfig:
     return ModelConfig(**tuples)
 
 
-def inducing_points(inputs: np.ndarray, count: int, streams: Streams) -> np.ndarray:
-    """K-means centres of the inputs; rows of the inputs where k-means has too few distinct ones."""
+def inducing_points(
+    inputs: np.ndarray, count: int, streams: Streams, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """K-means centres of the inputs, each as often as its `weight` `(n,)` says; rows of the inputs where
+    k-means has too few distinct ones."""
     rng = streams.numpy("inducing points")
     if len(inputs) > _KMEANS_ROWS:
-        inputs = inputs[rng.choice(len(inputs), _KMEANS_ROWS, replace=False)]
+        chosen = rng.choice(len(inputs), _KMEANS_ROWS, replace=False)
+        inputs, weight = inputs[chosen], None if weight is None else weight[chosen]
     distinct = np.unique(inputs, axis=0)
     if len(distinct) <= count:
         extra = distinct[rng.integers(len(distinct), size=count - len(distinct))]
         spread = distinct.std(0) + 1e-3
         return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
     method: Any = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
-    return method(count, n_init=1, random_state=streams.integer("k-means")).fit(inputs).cluster_centers_
+    centres = method(count, n_init=1, random_state=streams.integer("k-means"))
+    return centres.fit(inputs, sample_weight=weight).cluster_centers_
 
 
 def _separate(config: ModelConfig, index: int) -> bool:
@@ -100,8 +105,10 @@ def _with_noise(values: np.ndarray, columns: int, rng: np.random.Generator) -> n
     return np.column_stack([values, rng.standard_normal((len(values), columns))])
 
 
-def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -> DGP:
-    """A DGP at its start, for scaled training `inputs`."""
+def build_model(
+    config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, weight: np.ndarray | None = None
+) -> DGP:
+    """A DGP at its start, for scaled training `inputs`, whose rows may have a `weight` `(n,)`."""
     streams = Streams(key)
     rng = streams.numpy("layers")
     dtype = jnp.dtype(config.dtype)
@@ -113,7 +120,7 @@ def build_model(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray) -
     )
     if config.layers is not None:
         return DGP(_image_layers(config, inputs, last, streams), likelihood, config.whiten)
-    starts = {count: inducing_points(inputs, count, streams) for count in dict.fromkeys(counts)}
+    starts = {count: inducing_points(inputs, count, streams, weight) for count in dict.fromkeys(counts)}
     features = None
     if config.features is not None:
         features = make_feature_map(config.features, inputs, dtype=dtype, key=streams.key("features"))
@@ -199,10 +206,17 @@ def _image_layers(
     )
 
 
-def starting_models(config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, starts: int) -> DGP:
+def starting_models(
+    config: ModelConfig,
+    inputs: np.ndarray,
+    *,
+    key: PRNGKeyArray,
+    starts: int,
+    weight: np.ndarray | None = None,
+) -> DGP:
     """The model to start from, or several on a leading axis. The first is the same in both cases."""
     keys = [key, *(Streams(key).key("other starts", index) for index in range(1, starts))]
-    models = [build_model(config, inputs, key=key) for key in keys]
+    models = [build_model(config, inputs, key=key, weight=weight) for key in keys]
     return models[0] if starts == 1 else stacked(models)
 
 
