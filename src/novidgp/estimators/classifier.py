@@ -33,6 +33,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         as in `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
         check_labels(y)
+        X = self._fit_features(X, y)
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
         X, y, weight = weighted_rows(X, y, sample_weight)
