@@ -45,6 +45,11 @@ def test_a_model_of_features_is_the_model_of_the_transformers_output(model):
     assert plain.features_ is None
 
 
+def test_a_summary_names_the_transformer(model, capsys):
+    model.summary()
+    assert "pairs" in capsys.readouterr().out
+
+
 def test_a_file_asks_for_the_transformer_again(model, tmp_path):
     x = as_images(rows()[0])
     path = tmp_path / "model.novidgp"

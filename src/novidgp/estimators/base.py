@@ -38,7 +38,7 @@ from novidgp.estimators.images import (
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
-from novidgp.features.transformers import feature_rows, fitted_transformer, is_transformer
+from novidgp.estimators.transformed import transformed
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.inference.base import Budget
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
@@ -171,7 +171,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         """
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        return self._predict(self._check_inputs(self._features(X), reset=False))
+        return self._predict(self._check_inputs(transformed(self, X), reset=False))
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
@@ -194,16 +194,6 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_latent("latent_dim", self.latent_dim)
         check_features(self.features)
         return method
-
-    def _fit_features(self, X: Any, y: Any) -> Any:
-        """What the model sees of the training inputs: X, or a transformer's features of it."""
-        self.features_ = None
-        if is_transformer(self.features):
-            self.features_ = fitted_transformer(self.features, X, y)
-        return self._features(X)
-
-    def _features(self, X: Any) -> Any:
-        return X if self.features_ is None else feature_rows(self.features_, X)
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         refuse_dates(X, "X")
@@ -405,7 +395,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         memory."""
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        X = self._check_inputs(self._features(X), reset=False)
+        X = self._check_inputs(transformed(self, X), reset=False)
         parts: list[list[np.ndarray]] = [[] for _ in functions]
         for start in range(0, len(X), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)

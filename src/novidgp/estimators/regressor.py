@@ -23,6 +23,7 @@ from novidgp.estimators.checks import (
     seed_of,
     weighted_rows,
 )
+from novidgp.estimators.transformed import fit_transformer
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -161,7 +162,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
         """
         method = self._check_parameters("regression")
-        X = self._fit_features(X, y)
+        X = fit_transformer(self, X, y)
         X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim
