@@ -17,6 +17,8 @@ HEADINGS = {
     "accuracy": "accuracy, %",
     "ece": "ECE",
     "brier": "Brier",
+    "auroc_noise": "AUROC, noise",
+    "auroc_mnist": "AUROC, MNIST",
     "seconds_per_step": "s per iteration",
     "seconds_fit": "s per fit",
     "coverage90": "in 90 %",

@@ -18,6 +18,7 @@ _STYLES = {
     "dsvi": ("#d55e00", "s"),
     "sghmc": ("#009e73", "^"),
     "ipvi": ("#cc79a7", "v"),
+    "flow": ("#2a9d8f", "d"),
     "iwvi": ("#8c6d1f", "D"),
     "iwvi-dreg": ("#b39b00", "P"),
     "ml": ("#5b4a8a", "X"),

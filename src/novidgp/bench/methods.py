@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from novidgp.bench import baselines
+from novidgp.bench import baselines, image_features
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, Scores, from_predictive, thin
-from novidgp.bench.spec import BASELINES, Fit
+from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, Fit
 from novidgp.prediction.scores import point_scores
 
 CURVE_ROWS = 1_000
@@ -33,11 +33,16 @@ def unavailable_reason(fit: Fit) -> str | None:
     info = dataset_info(fit.dataset)
     if not info.builtin and not is_available(fit.dataset):
         return f"data set {fit.dataset} is not on this machine; see `novidgp data info {fit.dataset}`"
+    if fit.method in IMAGE_FEATURES:
+        return image_features.unavailable_reason(fit)
     return baselines.unavailable_reason(fit, info.task, info.rows)
 
 
 def fit_method(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Scores]:
     """The fitted method, and facts about the fit itself."""
+    if fit.method in IMAGE_FEATURES:
+        method = image_features.FITTERS[fit.method](fit, problem)
+        return method, image_features.outside_scores(method, problem, fit.seed)
     if fit.baseline:
         return baselines.FITTERS[fit.method](fit, problem), {}
     return deep_gp(fit, problem)

@@ -5,9 +5,19 @@ import json
 from typing import Any, NamedTuple
 
 KEY_LENGTH = 16
+IMAGE_FEATURES = (
+    *(
+        f"{network}{head}"
+        for network in ("resnet20", "resnet56", "resnets")
+        for head in ("", "-scaled", "-novi")
+    ),
+    "patches-novi",
+)
+"""Rows of the suite of image features: trained networks and what is put on them."""
 BASELINES = {"exact-gp": None, "local-gp": None, "hist-gb": None, "xgboost": None, "gpytorch-dsvi": 2}
-"""Methods of other libraries, and our local layer on its own, with their number of layers; their other
-settings are fixed."""
+BASELINES |= dict.fromkeys(IMAGE_FEATURES)
+"""Methods of other libraries, our local layer on its own and rows of features, with their number of layers;
+their other settings are fixed."""
 
 
 class Fit(NamedTuple):

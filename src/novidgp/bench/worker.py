@@ -23,7 +23,17 @@ _SINGLE_THREAD = {
     "NPROC": "1",  # the size of XLA's thread pool
 }
 PACKAGE = Path(__file__).parents[1]
-ROOMS = ("model", "posteriors", "inference", "training", "local", "prediction", "estimators", "numerics")
+ROOMS = (
+    "features",
+    "model",
+    "posteriors",
+    "inference",
+    "training",
+    "local",
+    "prediction",
+    "estimators",
+    "numerics",
+)
 """Packages whose code decides the result of a fit."""
 _last_shape: list[tuple] = []
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-INFERENCE_METHODS = ("novi", "novi-paper", "dsvi", "sghmc", "ipvi", "iwvi", "iwvi-dreg", "ml")
+INFERENCE_METHODS = ("novi", "novi-paper", "dsvi", "sghmc", "ipvi", "flow", "iwvi", "iwvi-dreg", "ml")
 """The names in `novidgp.inference.METHODS`, repeated here so that help texts need no JAX."""
 
 

@@ -32,6 +32,7 @@ from novidgp.estimators.checks import (
 )
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
+from novidgp.estimators.transformed import transformed
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.inference.base import Budget
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
@@ -164,7 +165,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         """
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        return self._predict(self._check_inputs(X, reset=False))
+        return self._predict(self._check_inputs(transformed(self, X), reset=False))
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
@@ -386,7 +387,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         memory."""
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        X = self._check_inputs(X, reset=False)
+        X = self._check_inputs(transformed(self, X), reset=False)
         parts: list[list[np.ndarray]] = [[] for _ in functions]
         for start in range(0, len(X), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)

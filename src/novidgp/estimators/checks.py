@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from novidgp.checks import check_choice, check_flag, check_integer
+from novidgp.features.transformers import is_transformer
 from novidgp.local.choice import LocalSettings
 from novidgp.messages import unknown
 from novidgp.model.feature_map import FEATURE_MAP
@@ -42,14 +43,22 @@ def check_latent(name: str, value: Any) -> None:
 
 
 def check_features(value: Any) -> dict[str, Any] | None:
-    """All settings of a feature network, from None (no network), `mlp` or a dict of some of them."""
+    """All settings of a feature network, from `mlp` or a dict of some of them; None for no network, with a
+    transformer or without."""
     if value is None:
         return None
     if isinstance(value, str):
         check_choice("features", value, ["mlp"])
         value = {}
+    if isinstance(value, type):
+        raise TypeError(f"features={value.__name__} is a class; pass an object, {value.__name__}(...).")
     if not isinstance(value, Mapping):
-        raise TypeError(f"features must be None, 'mlp' or a dict such as {{'width': 64}}, got {value!r}.")
+        if is_transformer(value):
+            return None
+        raise TypeError(
+            "features must be None, 'mlp', a dict such as {'width': 64}, or an object with transform(X), "
+            f"got {value!r}."
+        )
     for name in value:
         if name not in FEATURE_MAP:
             raise ValueError(unknown("features key", name, FEATURE_MAP))

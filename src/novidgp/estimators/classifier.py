@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from novidgp.estimators.base import DGPEstimator
 from novidgp.estimators.checks import check_labels, weighted_rows
+from novidgp.estimators.transformed import fit_transformer
 from novidgp.training.loop import Callback
 
 
@@ -33,6 +34,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         as in `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
         check_labels(y)
+        X = fit_transformer(self, X, y)
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
         X, y, weight = weighted_rows(X, y, sample_weight)

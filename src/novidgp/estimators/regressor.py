@@ -23,6 +23,7 @@ from novidgp.estimators.checks import (
     seed_of,
     weighted_rows,
 )
+from novidgp.estimators.transformed import fit_transformer
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -68,9 +69,11 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     latent_dim : int or "auto", default="auto"
         Local variables beside the inputs, for densities with several modes. `auto` is 1 for the methods that
         propose them (`iwvi`, `iwvi-dreg`) and 0 for the others.
-    features : {None, "mlp"} or dict, default=None
-        A network in front of the first layer (deep kernel learning). A dict has some of `width`, `depth`,
-        `activation`, `outputs` (the number of features) and `trainable`.
+    features : {None, "mlp"}, dict, transformer or function, default=None
+        `mlp`: a network in front of the first layer (deep kernel learning). A dict has some of `width`,
+        `depth`, `activation`, `outputs` (the number of features) and `trainable`. An object with `transform`,
+        or a function: what it makes of X, of any shape, is what the model sees. If it has a `fit` and is not
+        fitted, a copy of it is, to the training rows.
     local : bool, "auto" or dict, default="auto"
         A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
@@ -121,6 +124,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     ensemble_ : Fitted or None
         Further models and posteriors that predictions are a mixture over, on a leading axis: snapshots from
         the course of training and other starts.
+    features_ : object or None
+        The transformer that the model's inputs go through, fitted.
     local_ : LocalLayer or None
         The local last layer, with the training rows in it.
     history_ : dict of arrays
@@ -134,7 +139,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     method_ : Method
         The inference method with all its options.
     n_features_in_ : int
-        Number of columns of the training inputs; of an image, pixels times channels.
+        Number of columns of the training inputs; of an image, pixels times channels; with a transformer,
+        of its features.
     image_shape_ : tuple of int or None
         Height, width and channels, where the inputs were images.
     feature_names_in_ : array of str
@@ -157,6 +163,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
         """
         method = self._check_parameters("regression")
+        X = fit_transformer(self, X, y)
         X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim

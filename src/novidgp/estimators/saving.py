@@ -15,6 +15,7 @@ import numpy as np
 
 from novidgp import storage
 from novidgp.estimators.contents import check_contents
+from novidgp.features.files import transformer_from_file, transformer_to_file
 from novidgp.inference import METHODS, Method, prepare
 from novidgp.local.files import layer_from_arrays, layer_to_arrays
 from novidgp.model.build import ModelConfig, config_from_json, starting_models
@@ -31,6 +32,9 @@ def save_estimator(
     """Write a fitted estimator to `path`, with a JSON-able `extra`; `without_rows` leaves the local layer
     out."""
     params = estimator.get_params(deep=False) | {"checkpoint": None}
+    transformer_arrays, transformer = transformer_to_file(estimator.features_)
+    if transformer is not None:
+        params["features"] = None
     if not isinstance(estimator.random_state, Integral | None):
         params["random_state"] = None
     classes = getattr(estimator, "classes_", None)
@@ -56,12 +60,14 @@ def save_estimator(
         "feature_names_in": None if names is None else names.tolist(),
         "classes": None if classes is None else {"dtype": classes.dtype.str, "values": classes.tolist()},
         "target_ndim": estimator.target_ndim_,
+        "transformer": transformer,
         "extra": getattr(estimator, "extra_", None) if extra is None else extra,
     }
     fitted = Fitted(estimator.model_, estimator.posterior_, estimator.ensemble_)
     arrays = storage.tree_to_arrays(fitted, "fitted")
     arrays |= storage.tree_to_arrays(estimator.input_scaling_, "inputs")
     arrays |= storage.tree_to_arrays(estimator.target_scaling_, "targets")
+    arrays |= transformer_arrays
     arrays |= {f"history/{name}": np.asarray(values) for name, values in estimator.history_.items()}
     if not without_rows:
         arrays |= layer_to_arrays(estimator.local_)
@@ -69,14 +75,23 @@ def save_estimator(
 
 
 def restore_estimator(
-    estimators: Mapping[str, type], arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]
+    estimators: Mapping[str, type],
+    arrays: Mapping[str, np.ndarray],
+    metadata: dict[str, Any],
+    features: Any = None,
 ) -> Any:
-    """The fitted estimator that `save_estimator` wrote: one of the classes `estimators`, by name."""
+    """The fitted estimator that `save_estimator` wrote: one of the classes `estimators`, by name.
+
+    `features` is the transformer that its inputs go through, where the file does not hold it.
+    """
     refuse_fork()
     if metadata.get("layout", 1) == 1:
         arrays, metadata = _from_layout_1(arrays, metadata)
     check_contents(arrays, metadata)
     estimator = estimators[metadata["estimator"]](**metadata["params"])
+    estimator.features_ = transformer_from_file(arrays, metadata.get("transformer"), features)
+    if estimator.features_ is not None:
+        estimator.features = estimator.features_
     config, method = config_from_json(metadata["config"]), metadata["method"]
     estimator.config_ = config
     estimator.method_ = METHODS[method["name"]](**_present_options(method))

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 
 from novidgp.estimators.images import described, num_layers
+from novidgp.features.fingerprints import name_of
 from novidgp.local.layer import LocalLayer
 from novidgp.model.conv_layers import ConvGPLayer, Located, PatchSumLayer
 from novidgp.model.image_layers import check_layers
@@ -63,6 +64,8 @@ def _layer_rows(estimator: Any) -> list[Row]:
     if shape is not None:
         width = described(shape) if estimator.config_.layers is not None else f"{described(shape)} as {width}"
     rows: list[Row] = []
+    if estimator.features_ is not None:
+        rows.append((name_of(estimator.features_).rpartition(".")[2], "", width, "", ""))
     if model.feature_map is not None:
         outputs = str(model.feature_map.bypass.shape[1])
         rows.append(("feature network", width, outputs, "", f"{_size(model.feature_map):,}"))

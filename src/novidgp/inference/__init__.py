@@ -7,6 +7,7 @@ from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method
 from novidgp.inference.dsvi import DSVI
 from novidgp.inference.ensembles import prepare, with_snapshots, with_starts
+from novidgp.inference.flow import Flow
 from novidgp.inference.frozen import Frozen, with_frozen_model
 from novidgp.inference.ipvi import IPVI
 from novidgp.inference.iwvi import IWVI, IWVIDReG
@@ -18,7 +19,8 @@ from novidgp.messages import unknown
 from novidgp.posteriors.fitted import Fitted
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (NOVI, NOVIPaper, DSVI, SGHMC, IPVI, MaximumLikelihood, IWVI, IWVIDReG)
+    method.name: method
+    for method in (NOVI, NOVIPaper, DSVI, SGHMC, IPVI, Flow, MaximumLikelihood, IWVI, IWVIDReG)
 }
 """The methods by name. Add one of your own here, and the estimators and the command know it."""
 
@@ -59,6 +61,7 @@ __all__ = [
     "PRESETS",
     "SGHMC",
     "Fitted",
+    "Flow",
     "Frozen",
     "IWVIDReG",
     "Inference",

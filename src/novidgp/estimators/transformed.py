@@ -1,0 +1,17 @@
+"""What an estimator's model sees of its inputs: these themselves, or a transformer's features of them."""
+
+from typing import Any
+
+from novidgp.features.transformers import feature_rows, fitted_transformer, is_transformer
+
+
+def fit_transformer(estimator: Any, X: Any, y: Any) -> Any:
+    """The training inputs as the model sees them; the transformer is `features_` then, or None."""
+    given = estimator.features
+    estimator.features_ = fitted_transformer(given, X, y) if is_transformer(given) else None
+    return transformed(estimator, X)
+
+
+def transformed(estimator: Any, X: Any) -> Any:
+    """Inputs as the model of a fitted estimator sees them."""
+    return X if estimator.features_ is None else feature_rows(estimator.features_, X)
