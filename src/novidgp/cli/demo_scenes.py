@@ -66,9 +66,9 @@ def town(steps: int | None, seed: int) -> Scene:
     X_test, y_test = town_houses(2000, seed=1)
     truth = town_prices(X_test)
     ours, seconds = _timed(lambda: novidgp.DGPRegressor(max_steps=steps, random_state=seed).fit(X, y))
-    trees, tree_seconds = _timed(
-        lambda: HistGradientBoostingRegressor(max_iter=500, early_stopping=True, random_state=seed).fit(X, y)
-    )
+    stopping: Any = True  # its annotation knows only "auto"
+    boosted = HistGradientBoostingRegressor(max_iter=500, early_stopping=stopping, random_state=seed)
+    trees, tree_seconds = _timed(lambda: boosted.fit(X, y))
     exact, exact_seconds = _timed(lambda: _exact_gp(X, y, seed))
     rows = [
         _regression_row("deep GP", ours.predictive(X_test), y_test, truth, seconds),
@@ -91,7 +91,8 @@ def digits(steps: int | None, seed: int) -> Scene:
     """1,347 handwritten digits to learn from, and 450 to judge by."""
     data = load_dataset("digits")
     images = data.X.reshape(-1, 8, 8)
-    X, X_test, y, y_test = train_test_split(images, data.y, test_size=450, random_state=0, stratify=data.y)
+    train, test = train_test_split(np.arange(len(images)), test_size=450, random_state=0, stratify=data.y)
+    X, X_test, y, y_test = images[train], images[test], data.y[train], data.y[test]
     steps = 400 if steps is None else steps
     model = novidgp.DGPClassifier(layers="conv", batch_size=128, max_steps=steps, random_state=seed)
     ours, seconds = _timed(lambda: model.fit(X, y))

@@ -7,7 +7,7 @@ parameters finds it in memory.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -42,7 +42,7 @@ def fitted_transformer(transformer: Any, X: Any, y: Any) -> Any:
     """The transformer itself if it can be used as it is, else a copy that is fitted to `X` and `y`."""
     if is_fitted(transformer):
         return transformer
-    return _CACHE.get((transformer, X, y), lambda: clone(transformer).fit(X, y))
+    return _CACHE.get((transformer, X, y), lambda: cast(Any, clone(transformer)).fit(X, y))
 
 
 def feature_rows(transformer: Any, X: Any) -> np.ndarray:

@@ -165,6 +165,7 @@ def build_model(
             )
         )
         if config.mean != "zero":
+            assert weight is not None
             sample = sample @ weight
             starts = {count: points @ weight for count, points in starts.items()}
         elif not final:
