@@ -191,8 +191,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
         refuse_dates(X, "X")
-        found = images.image_inputs(self, X, y, reset=reset)
-        if found is not None:
+        if (found := images.image_inputs(self, X, y, reset=reset)) is not None:
             return found
         try:
             checked = validate_data(
@@ -223,8 +222,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         )
 
     def _local_dim(self) -> int:
-        """`auto` is one local variable for the methods that propose one, and none for the others or beside
-        convolutional layers."""
+        """`auto` is one for the methods that propose local variables, none beside convolutional layers."""
         auto = METHODS[self.inference].uses_local_variable and self.layers is None
         return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
