@@ -30,6 +30,19 @@ def test_views_without_strength_are_shifts_and_mirror_images():
     assert found.shape == X.shape
 
 
+def test_usual_views_are_crops_of_the_image_or_its_mirror_image():
+    X = images(20)
+    found = views.usual_views(X, np.random.default_rng(0))
+    padded = np.pad(X, ((0, 0), (4, 4), (4, 4), (0, 0)))
+    mirrored = 0
+    for image, view in zip(padded, found, strict=True):
+        crops = [image[i : i + 32, j : j + 32] for i in range(9) for j in range(9)]
+        plain = any(np.array_equal(view, crop) for crop in crops)
+        assert plain or any(np.array_equal(view, crop[:, ::-1]) for crop in crops)
+        mirrored += not plain
+    assert 4 <= mirrored <= 16  # of 20, at odds of one half
+
+
 def test_views_are_repeatable_differ_from_each_other_and_resemble_the_image():
     smooth = np.broadcast_to(np.linspace(0, 255, 32)[:, None, None], (50, 32, 32, 3)).astype(np.uint8)
     first, again = (views.harder_views(smooth, np.random.default_rng(1)) for _ in range(2))

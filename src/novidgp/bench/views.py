@@ -1,6 +1,17 @@
-"""Views of images that are harder than crops and flips: for heads on networks that know their images."""
+"""Views of training images: the usual crops and flips, and harder ones."""
 
 import numpy as np
+
+
+def usual_views(images: np.ndarray, rng: np.random.Generator, shift: int = 4) -> np.ndarray:
+    """Every image `(n, h, w, c)` shifted by up to `shift` pixels, and every other one mirrored."""
+    count, height, width = images.shape[:3]
+    padded = np.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
+    down, right = rng.integers(0, 2 * shift + 1, (2, count))
+    rows, columns = down[:, None] + np.arange(height), right[:, None] + np.arange(width)
+    mirrored = rng.random(count) < 0.5
+    columns[mirrored] = columns[mirrored, ::-1]
+    return padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def harder_views(images: np.ndarray, rng: np.random.Generator, strength: float = 0.6) -> np.ndarray:
