@@ -279,7 +279,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 held_rows = inputs.inputs(held_X), targets.targets(held_y)
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
             times = None if weight is None else weight[:, 0]
-            model = starting_models(config, scaled[0], key=streams.key("model"), starts=starts, weight=times)
+            model = starting_models(
+                config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
+            )
             steps, batch_size = self._budget(method, model, len(X))
             result = fit(
                 model,
