@@ -7,6 +7,7 @@ from novidgp import storage
 from novidgp.estimators.classifier import DGPClassifier
 from novidgp.estimators.regressor import DGPRegressor
 from novidgp.estimators.saving import restore_estimator
+from novidgp.training.interrupts import deferred_signals
 
 _ESTIMATORS = {"DGPRegressor": DGPRegressor, "DGPClassifier": DGPClassifier}
 
@@ -18,6 +19,11 @@ def load_model(path: str | Path, *, features: Any = None) -> DGPRegressor | DGPC
     A model whose inputs go through a transformer of yours needs it again: the `features_` of the model that
     was saved. `PatchFeatures` is in the file.
     """
+    with deferred_signals():
+        return _load(path, features)
+
+
+def _load(path: str | Path, features: Any) -> DGPRegressor | DGPClassifier:
     arrays, metadata = storage.load(path)
     if str(metadata.get("estimator")) not in _ESTIMATORS:
         raise storage.ModelFileError(

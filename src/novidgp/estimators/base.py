@@ -47,6 +47,7 @@ from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
+from novidgp.training.interrupts import deferred_signals
 from novidgp.training.loop import ON_INTERRUPT, Callback, FitResult, fit
 
 _ROWS_AT_ONCE = 8_192
@@ -150,7 +151,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 UserWarning,
                 stacklevel=2,
             )
-        save_estimator(self, path, extra, without_rows=without_rows)
+        with deferred_signals():
+            save_estimator(self, path, extra, without_rows=without_rows)
 
     def summary(self) -> None:
         """Print what the model is made of: layers with their shapes and inducing points, parameters, method,
@@ -275,7 +277,9 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 held_rows = inputs.inputs(held_X), targets.targets(held_y)
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
             times = None if weight is None else weight[:, 0]
-            model = starting_models(config, scaled[0], key=streams.key("model"), starts=starts, weight=times)
+            model = starting_models(
+                config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
+            )
             steps, batch_size = self._budget(method, model, len(X))
             result = fit(
                 model,
@@ -387,11 +391,13 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_integer("num_predict_samples", self.num_predict_samples)
         X = self._check_inputs(transformed(self, X), reset=False)
         parts: list[list[np.ndarray]] = [[] for _ in functions]
-        for start in range(0, len(X), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            predictive = self._predict(X[rows])
-            for part, function in zip(parts, functions, strict=True):
-                part.append(function(predictive, rows))
+        with deferred_signals() as signals:
+            for start in range(0, len(X), _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                predictive = self._predict(X[rows])
+                for part, function in zip(parts, functions, strict=True):
+                    part.append(function(predictive, rows))
+                signals.check()
         return [np.concatenate(part) for part in parts]
 
 

@@ -106,9 +106,9 @@ def _with_noise(values: np.ndarray, columns: int, rng: np.random.Generator) -> n
 
 
 def build_model(
-    config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, weight: np.ndarray | None = None
+    config: ModelConfig, inputs: np.ndarray, *, key: PRNGKeyArray, row_weight: np.ndarray | None = None
 ) -> DGP:
-    """A DGP at its start, for scaled training `inputs`, whose rows may have a `weight` `(n,)`."""
+    """A DGP at its start, for scaled training `inputs`, whose rows may have weights `(n,)`."""
     streams = Streams(key)
     rng = streams.numpy("layers")
     dtype = jnp.dtype(config.dtype)
@@ -120,7 +120,7 @@ def build_model(
     )
     if config.layers is not None:
         return DGP(_image_layers(config, inputs, last, streams), likelihood, config.whiten)
-    starts = {count: inducing_points(inputs, count, streams, weight) for count in dict.fromkeys(counts)}
+    starts = {count: inducing_points(inputs, count, streams, row_weight) for count in dict.fromkeys(counts)}
     features = None
     if config.features is not None:
         features = make_feature_map(config.features, inputs, dtype=dtype, key=streams.key("features"))
@@ -165,7 +165,6 @@ def build_model(
             )
         )
         if config.mean != "zero":
-            assert weight is not None
             sample = sample @ weight
             starts = {count: points @ weight for count, points in starts.items()}
         elif not final:
@@ -213,11 +212,11 @@ def starting_models(
     *,
     key: PRNGKeyArray,
     starts: int,
-    weight: np.ndarray | None = None,
+    row_weight: np.ndarray | None = None,
 ) -> DGP:
     """The model to start from, or several on a leading axis. The first is the same in both cases."""
     keys = [key, *(Streams(key).key("other starts", index) for index in range(1, starts))]
-    models = [build_model(config, inputs, key=key, weight=weight) for key in keys]
+    models = [build_model(config, inputs, key=key, row_weight=row_weight) for key in keys]
     return models[0] if starts == 1 else stacked(models)
 
 
