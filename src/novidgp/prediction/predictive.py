@@ -38,7 +38,7 @@ _jit: Any = functools.partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)
 _jit_fast: Any = eqx.filter_jit
 """With XLA's newer emitters, for what every prediction goes through. It compiles twice as long and runs twice
 as fast: the older ones do not vectorise the kernel there."""
-_LARGEST_BLOCK = 256
+_LARGEST_BLOCK = 128
 _BLOCK_FLOATS = 2**24
 _BISECTIONS = 48
 _QUANTILE_DRAWS = 4_000
