@@ -28,6 +28,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 _KEPT_CACHE = "NOVIDGP_TEST_CACHE"
 _CACHE = "NOVIDGP_CACHE"
+_ROWS = "NOVIDGP_ROWS"
 _QUICK = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 _FLAGS = (
     "--xla_cpu_use_fusion_emitters=false",  # as in the library's own programs: half the time to compile
@@ -52,6 +53,7 @@ def pytest_configure(config):
     else:  # JAX does not write its cache atomically, so workers do not share one
         os.environ[_CACHE] = os.path.join(os.environ[_CACHE], config.workerinput["workerid"])
     threadpool_limits(1)  # what this process has loaded already
+    os.environ[_ROWS] = os.path.join(os.environ[_CACHE], "rows")
     jax.config.update("jax_compilation_cache_dir", os.environ[_CACHE])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_LEAST_SECONDS]))
     jax.config.update("jax_disable_most_optimizations", True)

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from novidgp import features, inference
+    from novidgp import distributed, features, inference
     from novidgp.estimators import DGPClassifier, DGPRegressor, load_model
     from novidgp.model import kernels, likelihoods
     from novidgp.model.build import build_dgp
@@ -37,6 +37,7 @@ _HOMES = {
     "predict": "novidgp.prediction.predictive",
 }
 _MODULES = {
+    "distributed": "novidgp.distributed",
     "features": "novidgp.features",
     "inference": "novidgp.inference",
     "kernels": "novidgp.model.kernels",
@@ -55,6 +56,7 @@ __all__ = [
     "Predictive",
     "__version__",
     "build_dgp",
+    "distributed",
     "features",
     "fit",
     "inference",

@@ -10,6 +10,7 @@ from novidgp.cli.demo import demo_command
 from novidgp.cli.doctor import doctor_command
 from novidgp.cli.evaluate import evaluate_command
 from novidgp.cli.fit import fit_command
+from novidgp.cli.launch import launch_command
 from novidgp.cli.predict import predict_command
 
 app = typer.Typer(
@@ -45,6 +46,7 @@ def version_command() -> None:
 
 app.command("demo")(demo_command)
 app.command("fit")(fit_command)
+app.command("launch")(launch_command)
 app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
 app.command("doctor")(doctor_command)

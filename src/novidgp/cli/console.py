@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from novidgp import distributed
 from novidgp.cli.interrupts import heed_termination, leave
 
 if TYPE_CHECKING:
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 DEBUG_VARIABLE = "NOVIDGP_DEBUG"
 
 
-def out() -> "Console":
-    """The console for results."""
+def out(*, quiet: bool = False) -> "Console":
+    """The console for results; a quiet one shows nothing."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, quiet=quiet)
 
 
 def err() -> "Console":
@@ -61,8 +62,9 @@ def report_errors() -> Iterator[None]:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             raise typer.Exit(1) from None
-        except (ValueError, TypeError, OSError, ImportError) as error:
+        except (ValueError, TypeError, OSError, ImportError, distributed.ProcessLost) as error:
             if os.environ.get(DEBUG_VARIABLE):
                 raise
             complain(str(error) or type(error).__name__)
+            distributed.exit_now(1)
             raise typer.Exit(1) from error

@@ -17,21 +17,25 @@ def evaluate_command(
     import json
 
     from novidgp.cli.models import images_of, load_with_encoding, warn_of_extra_columns
-    from novidgp.cli.scores import score_table, scores
+    from novidgp.cli.scores import score_table, scores_in_blocks
     from novidgp.tables.encode import split_target, target_values
+    from novidgp.tables.files import encoded_parts, find_tables, is_big
     from novidgp.tables.images import ImageEncoding
     from novidgp.tables.read import read_table
 
     estimator, encoding = load_with_encoding(model)
     if isinstance(encoding, ImageEncoding):
         images = images_of(data)
-        X, y = images.X, images.target(data)
+        blocks = [(images.X, images.target(data))]
+    elif is_big(data):
+        parts = encoded_parts(find_tables(data), encoding, with_target=True)
+        blocks = ((X, y) for _, X, y in parts)
     else:
         inputs, target = split_target(read_table(data), encoding.target)
         warn_of_extra_columns(encoding, inputs)
-        X, y = encoding.encode(inputs), target_values(target, encoding.task)
-    values = scores(estimator, X, y)
+        blocks = [(encoding.encode(inputs), target_values(target, encoding.task))]
+    rows, values = scores_in_blocks(estimator, blocks)
     if as_json:
-        typer.echo(json.dumps({"rows": len(X), **values}))
+        typer.echo(json.dumps({"rows": rows, **values}))
     else:
-        out().print(score_table(values, f"{model} on {len(X):,} rows of {data}"))
+        out().print(score_table(values, f"{model} on {rows:,} rows of {data}"))

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from novidgp import distributed as jobs
 from novidgp.cli.console import out, report_errors
 from novidgp.cli.interrupts import leave
 from novidgp.cli.options import (
@@ -22,7 +23,7 @@ def fit_command(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A .csv, .parquet or .npz file (images too), or a name from `novidgp data list`.",
+            help="A .csv, .parquet or .npz file (images too), a directory of tables, or a known data set.",
         ),
     ],
     target: Annotated[
@@ -101,6 +102,23 @@ def fit_command(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Rows per step.", show_default="what the method needs")
     ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Devices that share the work, or all.", show_default="one"),
+    ] = None,
+    distributed: Annotated[
+        bool, typer.Option("--distributed", help="One of several processes, started by srun or mpirun.")
+    ] = False,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Process 0, if nothing else tells.", show_default="none"),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="How many processes, with --coordinator.", show_default="one")
+    ] = None,
+    process: Annotated[
+        int | None, typer.Option(min=0, help="Which one this is, counted from 0.", show_default="none")
+    ] = None,
     validation_fraction: Annotated[
         float | None,
         typer.Option(help="Share of rows that choose the best model.", show_default="none: the last"),
@@ -147,14 +165,24 @@ def fit_command(
     from novidgp.cli.scores import score_table, scores
 
     options = parse_options(option or [])
-    path = Path(output or f"{Path(data).name.split('.')[0]}.novidgp")
+    if distributed or coordinator or processes or process is not None:
+        jobs.start(coordinator, processes, process)
+    path = Path(output or f"{Path(data).name.split('.')[0].strip('*?') or 'model'}.novidgp")
     check_files({"--out": path, "--checkpoint": checkpoint}, {"DATA": data})
     problem = read_problem(data, target, task, drop or [])
     X, y = problem.X, problem.y
-
-    held_out = round(test_fraction * len(X))
-    order = np.random.default_rng(seed).permutation(len(X))
-    test, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+    if y is None:
+        if test_fraction:
+            raise typer.BadParameter(
+                "rows on disk are not split; keep some in a file of their own for `novidgp evaluate`",
+                param_hint="--test-fraction",
+            )
+        held_out, given, count = 0, (X,), ""
+    else:
+        held_out = round(test_fraction * len(X))
+        order = np.random.default_rng(seed).permutation(len(X))
+        test, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+        given, count = (X[train], y[train]), f"{len(train):,} "
     settings = {
         "inference": inference,
         "preset": preset,
@@ -171,6 +199,7 @@ def fit_command(
         "starts": starts,
         "diagnose": diagnose,
         "batch_size": batch_size,
+        "devices": None if devices is None else parse_value(devices),
         "validation_fraction": validation_fraction,
         "patience": patience,
         "inference_options": options or None,
@@ -179,15 +208,16 @@ def fit_command(
         "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
     }
-    console = out()
-    console.print(f"{problem.task} of {problem.target!r}: {len(train):,} {problem.rows}")
+    console = out(quiet=not jobs.is_first())
+    console.print(f"{problem.task} of {problem.target!r}: {count}{problem.rows}")
     start = time.perf_counter()
-    model = _fitted(make_estimator(problem.task, settings), X[train], y[train])
+    model = _fitted(make_estimator(problem.task, settings), *given)
     seconds = time.perf_counter() - start
     from novidgp.training.interrupts import deferred_signals
 
     with deferred_signals():
-        model.save(path, extra={ENCODING: problem.encoding})
+        if jobs.is_first():
+            model.save(path, extra={ENCODING: problem.encoding})
     if model.fit_status_ == "interrupted":
         kept = f"saved {path}" if checkpoint is None else f"saved {path}, and the run in {checkpoint}"
         leave(f"interrupted after {model.n_iter_:,} of {steps:,} steps: {kept}")
@@ -198,12 +228,12 @@ def fit_command(
         "" if model.local_ is None else ", with the training rows (local layer; --no-local leaves them out)"
     )
     console.print(f"saved {path}{rows}")
-    if held_out:
+    if held_out and jobs.is_first():
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))
 
 
-def _fitted(model: Any, X: Any, y: Any) -> Any:
+def _fitted(model: Any, *rows: Any) -> Any:
     """The model fitted to the rows; after Ctrl-C as far as it got, if it got anywhere."""
     import warnings
 
@@ -213,7 +243,7 @@ def _fitted(model: Any, X: Any, y: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Training was interrupted", ConvergenceWarning)
-            model.fit(X, y)
+            model.fit(*rows)
     except KeyboardInterrupt:
         leave("interrupted before any steps were done: there is no model to save")
     return model.set_params(on_interrupt="raise", verbose=None)

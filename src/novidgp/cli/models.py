@@ -34,6 +34,7 @@ def load_with_encoding(path: str) -> "tuple[Any, TableEncoding | ImageEncoding]"
         )
     if is_image_encoding(stored):
         return model, ImageEncoding(stored["task"])
+    model.__dict__.pop("feature_names_in_", None)  # the encoding puts the columns in order
     return model, TableEncoding.from_json(stored)
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @report_errors()
 def predict_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by `novidgp fit`.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A .csv, .parquet or .npz file.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A .csv, .parquet or .npz file, or a directory.")
+    ],
     output: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file; - for CSV on stdout.")
     ],
@@ -35,6 +37,7 @@ def predict_command(
     import pandas as pd
 
     from novidgp.tables.errors import TableError
+    from novidgp.tables.files import is_big
     from novidgp.tables.images import ImageEncoding
     from novidgp.tables.read import check_writable_table, read_table, write_table
 
@@ -47,6 +50,10 @@ def predict_command(
         if with_inputs:
             raise TableError("--with-inputs: images have no columns to write; leave it out")
         frame, X = pd.DataFrame(), images_of(data).X
+    elif is_big(data):
+        count = _predict_in_blocks(estimator, encoding, data, output, levels, with_inputs)
+        err().print(f"wrote {count:,} rows to {output}")
+        return
     else:
         frame = read_table(data)
         if not with_inputs:
@@ -54,15 +61,49 @@ def predict_command(
         X = encoding.encode(frame)
     predictions = predict_frame(estimator, X, levels)
     if with_inputs:
-        clash = [name for name in predictions.columns if name in frame.columns]
-        if clash:
-            raise TableError(f"{data} already has a column {clash[0]!r}; rename it or omit --with-inputs")
-        predictions = pd.concat([frame.reset_index(drop=True), predictions], axis=1)
+        predictions = beside(frame, predictions, data)
     if output == "-":
         predictions.to_csv(sys.stdout, index=False)
     else:
         write_table(predictions, output)
         err().print(f"wrote {len(predictions):,} rows to {output}: {', '.join(predictions.columns)}")
+
+
+def _predict_in_blocks(
+    model: Any, encoding: Any, data: str, output: str, levels: list[float], with_inputs: bool
+) -> int:
+    """From file to file, a block of rows at a time; the number of rows."""
+    import contextlib
+    import itertools
+    import sys
+
+    from novidgp.tables.files import encoded_parts, find_tables
+    from novidgp.tables.read import table_writer
+
+    blocks, count = itertools.count(), 0
+    with contextlib.ExitStack() as stack:
+        add: Any = None if output == "-" else stack.enter_context(table_writer(output))
+        for part, X, _ in encoded_parts(find_tables(data), encoding, with_target=False):
+            rows = predict_frame(model, X, levels)
+            rows = beside(part.frame, rows, data) if with_inputs else rows
+            if add is None:
+                rows.to_csv(sys.stdout, index=False, header=next(blocks) == 0)
+            else:
+                add(rows)
+            count += len(rows)
+    return count
+
+
+def beside(frame: "pd.DataFrame", predictions: "pd.DataFrame", data: str) -> "pd.DataFrame":
+    """The table's own columns, then the predictions."""
+    import pandas as pd
+
+    from novidgp.tables.errors import TableError
+
+    clash = [name for name in predictions.columns if name in frame.columns]
+    if clash:
+        raise TableError(f"{data} already has a column {clash[0]!r}; rename it or omit --with-inputs")
+    return pd.concat([frame.reset_index(drop=True), predictions], axis=1)
 
 
 def parse_levels(text: str) -> list[float]:

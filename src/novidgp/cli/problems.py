@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 class Problem(NamedTuple):
     """Inputs and targets as the estimators take them, and how they came about."""
 
-    X: "np.ndarray"
-    y: "np.ndarray"
+    X: Any
+    """An array, or a source of rows and targets that stay on disk."""
+    y: "np.ndarray | None"
+    """None where the source has them."""
     task: str
     target: str
     rows: str
@@ -27,12 +29,25 @@ class Problem(NamedTuple):
 
 def read_problem(data: str, target: str | None, task: str, drop: list[str]) -> Problem:
     """The problem in a table, a file of images or a known data set."""
+    from novidgp.tables.files import is_big
     from novidgp.tables.images import read_images
 
+    if is_big(data):
+        return _on_disk(data, target, task, drop)
     images = read_images(data)
     if images is not None:
         return _of_images(images, data, target, task, drop)
     return _of_table(data, target, task, drop)
+
+
+def _on_disk(data: str, target: str | None, task: str, drop: list[str]) -> Problem:
+    from novidgp.estimators.sources import TableRows
+
+    rows = TableRows(data, target or "y", task, tuple(drop))
+    encoding = rows.encoding
+    features = len(encoding.matrix_columns)
+    words = f"rows on disk, {len(encoding.columns)} columns, {features} features"
+    return Problem(rows, None, encoding.task, encoding.target, words, encoding.to_json())
 
 
 def _of_images(images: "Images", data: str, target: str | None, task: str, drop: list[str]) -> Problem:

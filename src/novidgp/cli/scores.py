@@ -9,6 +9,8 @@ from novidgp.prediction.scores import Scores, classification_scores, regression_
 from novidgp.tables.errors import TableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
 
 _MEANING = {
@@ -27,9 +29,30 @@ _MEANING = {
 
 def scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
     """The scores that fit the model's task."""
-    blocks = predictives(model, X)
     if not hasattr(model, "classes_"):
-        return regression_scores(blocks, y)
+        return regression_scores(predictives(model, X), y)
+    return classification_scores(*_labels_and_probabilities(model, X, y))
+
+
+def scores_in_blocks(model: Any, blocks: "Iterable[tuple[np.ndarray, Any]]") -> tuple[int, Scores]:
+    """The number of rows and the scores of rows that come in blocks, in bounded memory.
+
+    Of classes the probabilities are kept, because their calibration is no mean over rows.
+    """
+    if hasattr(model, "classes_"):
+        found = [_labels_and_probabilities(model, X, y) for X, y in blocks]
+        labels, probabilities = (np.concatenate(part) for part in zip(*found, strict=True))
+        return len(labels), classification_scores(labels, probabilities)
+    counts, parts = [], []
+    for X, y in blocks:
+        values = scores(model, X, y)
+        counts.append(len(X))
+        parts.append(values | {"rmse": values["rmse"] ** 2})
+    means = {name: float(np.average([part[name] for part in parts], weights=counts)) for name in parts[0]}
+    return sum(counts), means | {"rmse": float(np.sqrt(means["rmse"]))}
+
+
+def _labels_and_probabilities(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     classes = np.asarray(model.classes_)
     unseen = sorted(set(y.tolist()) - set(classes.tolist()), key=str)
     if unseen:
@@ -37,8 +60,8 @@ def scores(model: Any, X: np.ndarray, y: np.ndarray) -> Scores:
             f"the target holds {unseen[0]!r}, which the model never saw; its classes are "
             f"{', '.join(map(repr, classes.tolist()))}"
         )
-    probabilities = np.concatenate([block.probabilities() for block in blocks])
-    return classification_scores(np.searchsorted(classes, y), probabilities)
+    probabilities = np.concatenate([block.probabilities() for block in predictives(model, X)])
+    return np.searchsorted(classes, y), probabilities
 
 
 def score_table(values: Scores, title: str) -> "Table":

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from novidgp.checks import check_choice, check_flag, check_fraction, check_integer, check_number
@@ -30,25 +29,26 @@ from novidgp.estimators.checks import (
     refuse_dates,
     seed_of,
 )
+from novidgp.estimators.fitting import budget_of, keep, limited, training_options
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
 from novidgp.inference import METHODS, Method, make_method
-from novidgp.inference.base import Budget
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.features import local_inputs
 from novidgp.model.build import ModelConfig, starting_models
-from novidgp.model.dgp import DGP, Batch
+from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
 from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
+from novidgp.numerics.sharding import check_devices
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive, predict
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.interrupts import deferred_signals
-from novidgp.training.loop import ON_INTERRUPT, Callback, FitResult, fit
+from novidgp.training.loop import ON_INTERRUPT, Callback, fit
 
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
@@ -80,6 +80,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         max_steps=None,
         starts=1,
         batch_size=None,
+        devices=None,
         num_predict_samples=100,
         validation_fraction=None,
         patience=None,
@@ -110,6 +111,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.max_steps = max_steps
         self.starts = starts
         self.batch_size = batch_size
+        self.devices = devices
         self.num_predict_samples = num_predict_samples
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -126,9 +128,10 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        target: str | None = None,
         callbacks: Iterable[Callback] = (),
         chunk: int = 100,
     ) -> Self:
@@ -182,6 +185,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_inducing(self.num_inducing, images.num_layers(self))
         for name in ("hidden_dim", "patience", "max_steps", "batch_size"):
             check_integer(name, getattr(self, name), optional=True)
+        check_devices(self.devices)
         check_number("checkpoint_every", self.checkpoint_every)
         check_choice("on_interrupt", self.on_interrupt, ON_INTERRUPT)
         check_fraction("validation_fraction", self.validation_fraction)
@@ -252,14 +256,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             held_out = _rows(held, X, y, weight)
             X, y, weight = _rows(kept, X, y, weight)
-        if config.layers is None and max(config.inducing_counts()) > len(X):
-            warnings.warn(
-                f"num_inducing={self.num_inducing} exceeds the {len(X)} training rows; using {len(X)}.",
-                UserWarning,
-                stacklevel=3,
-            )
-            fewer = tuple(min(count, len(X)) for count in config.inducing_counts())
-            config = config._replace(num_inducing=fewer if len(set(fewer)) > 1 else fewer[0])
+        config = limited(self, config, len(X))
         image = config.image
         inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
@@ -280,62 +277,23 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             model = starting_models(
                 config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
             )
-            steps, batch_size = self._budget(method, model, len(X))
+            budget = budget_of(self, method, model, len(X))
             result = fit(
                 model,
                 images.augmented(method, self.augment, image),
                 batch(*rows),
-                steps=steps,
-                starts=starts,
                 key=streams.key("training"),
-                batch_size=None if len(X) <= batch_size else batch_size,
+                steps=budget.steps,
+                batch_size=None if len(X) <= budget.batch_size else budget.batch_size,
                 num_data=len(X),
                 validation=validation,
                 patience=None if validation is None else self.patience,
                 plateau=self.patience if validation is None else None,
-                callbacks=callbacks,
-                diagnose=bool(self.diagnose),
-                checkpoint=self.checkpoint,
-                checkpoint_every=self.checkpoint_every,
-                resume=self.checkpoint is not None,
-                on_interrupt=self.on_interrupt,
-                progress=self.verbose,
-                chunk=chunk,
+                **training_options(self, callbacks, chunk),
             )
-        if result.status == "diverged":
-            warnings.warn(
-                f"Training diverged after {result.steps} steps ({'; '.join(result.notes)}); the model is the "
-                "last finite one. Use dtype='float64', or lower the rates in inference_options.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        self.input_scaling_, self.target_scaling_ = inputs, targets
-        self.config_ = config
-        self.method_ = method
-        self.num_data_ = len(X)
-        self.seed_ = seed
-        self.prediction_seed_ = streams.integer("predictions")
-        self._keep(result)
-        if self.max_steps is None and result.status == "finished":
-            rows = "all rows" if len(X) <= batch_size else f"{batch_size:,} rows"
-            note = f"{steps:,} steps of {rows}: what {method.name} needs for {len(X):,} rows."
-            self.fit_notes_ += (note,)
+        keep(self, result, method, config, budget, seed, len(X), inputs, targets)
         if local is not None and result.status != "interrupted":
             self._fit_local(X, scaled[1], local, streams.numpy("local layer"))
-
-    def _budget(self, method: Method, model: DGP, num_data: int) -> Budget:
-        """Steps and rows of a step: the user's where given, else what the method says it needs."""
-        needed = method.budget(model, num_data) if self.layers is None else images.CONV_BUDGET
-        wanted = zip((self.max_steps, self.batch_size), needed, strict=True)
-        return Budget(*(default if value is None else int(value) for value, default in wanted))
-
-    def _keep(self, result: FitResult) -> None:
-        self.model_, self.posterior_, self.ensemble_ = jax.tree.map(np.asarray, result.fitted)
-        self.history_ = result.history
-        self.n_iter_ = int(result.steps)
-        self.fit_status_ = result.status
-        self.fit_notes_ = tuple(result.notes)
-        self.local_ = None
 
     def _fit_local(
         self, X: np.ndarray, y: np.ndarray, settings: LocalSettings, rng: np.random.Generator

@@ -10,7 +10,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from novidgp.estimators.base import DGPEstimator
 from novidgp.estimators.checks import check_labels, weighted_rows
+from novidgp.estimators.sources import ArrayRows, TableRows, row_source
+from novidgp.estimators.streaming import fit_rows, learn_classes, note_source, open_rows, refuse_options
 from novidgp.estimators.transformed import fit_transformer
+from novidgp.inference import Method
 from novidgp.training.loop import Callback
 
 
@@ -24,21 +27,35 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        target: str | None = None,
         callbacks: Iterable[Callback] = (),
         chunk: int = 100,
     ) -> Self:
-        """Fit to rows `X` `(n, d)`, or images, and labels `y` `(n,)`: numbers or text. Weights and callbacks
-        as in `DGPRegressor.fit`."""
+        """Fit to rows `X` `(n, d)`, or images, and labels `y` `(n,)`: numbers or text. Weights, callbacks and
+        rows that stay on disk as in `DGPRegressor.fit`."""
         method = self._check_parameters("classification")
+        source = row_source(X, y, target, "classification", features=self.features)
+        if source is not None:
+            return self._fit_source(source, method, sample_weight, callbacks=callbacks, chunk=chunk)
         check_labels(y)
         X = fit_transformer(self, X, y)
         X, y = self._check_inputs(X, y=y, reset=True)
         check_classification_targets(y)
         X, y, weight = weighted_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
+        likelihood, count = self._class_likelihood()
+        self.target_ndim_ = 1
+        config = self._config(likelihood, num_targets=1, num_classes=count)
+        targets = labels.astype(np.float64)[:, None]
+        options = {"scale_targets": False, "callbacks": callbacks, "chunk": chunk}
+        self._train(X, targets, method, config, weight=weight, **options)
+        return self
+
+    def _class_likelihood(self) -> tuple[str, int]:
+        """The likelihood for the classes, and how many there are."""
         count = len(self.classes_)
         if count < 2:
             raise ValueError(
@@ -51,11 +68,24 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
             raise ValueError(
                 f"likelihood='bernoulli' is for two classes and y holds {count}; use 'softmax' or 'auto'."
             )
+        return likelihood, count
+
+    def _fit_source(
+        self, source: TableRows | ArrayRows, method: Method, sample_weight: Any, **options: Any
+    ) -> Self:
+        """Fit to rows that stay on disk."""
+        refuse_options(self, sample_weight)
+        self.classes_ = learn_classes(source)
+        likelihood, count = self._class_likelihood()
+
+        def numbered(y):
+            return np.searchsorted(self.classes_, y).astype(np.float64)
+
+        file = open_rows(source, numbered, dtype=self.dtype, scale_targets=False)
         self.target_ndim_ = 1
         config = self._config(likelihood, num_targets=1, num_classes=count)
-        targets = labels.astype(np.float64)[:, None]
-        options = {"scale_targets": False, "callbacks": callbacks, "chunk": chunk}
-        self._train(X, targets, method, config, weight=weight, **options)
+        fit_rows(self, file, method, config, **options)
+        note_source(self, source)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -23,7 +23,10 @@ from novidgp.estimators.checks import (
     seed_of,
     weighted_rows,
 )
+from novidgp.estimators.sources import ArrayRows, TableRows, row_source
+from novidgp.estimators.streaming import fit_rows, note_source, open_rows, refuse_options
 from novidgp.estimators.transformed import fit_transformer
+from novidgp.inference import Method
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -91,6 +94,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     batch_size : int, default=None
         Rows of a step. None is what the method needs: for `novi` with Gaussian noise 256 up to 2,000 rows,
         64 images with convolutional layers, else 1000.
+    devices : None, int or "all", default=None
+        How many of JAX's devices (of every process, where there are several) share the work: the starts,
+        where each can have equally many, or the rows of every step. None is one. The model is the same but
+        for rounding.
     validation_fraction : float, default=None
         Share of the rows held out to choose the best model.
     patience : int, default=None
@@ -150,9 +157,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        target: str | None = None,
         callbacks: Iterable[Callback] = (),
         chunk: int = 100,
     ) -> Self:
@@ -161,8 +169,14 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
 
         A row of `sample_weight` `(n,)` 2 counts as two equal rows, and one of weight 0 is left out.
         Callbacks see a `Progress` after every `chunk` steps and stop the fit by returning True.
+
+        Rows may stay on disk: `fit("big.parquet", target="y")` takes a Parquet or CSV file, a directory or a
+        pattern of such files; `fit(X, y)` also a `numpy.memmap`, or any object whose `X[numbers]` are rows.
         """
         method = self._check_parameters("regression")
+        source = row_source(X, y, target, "regression", features=self.features)
+        if source is not None:
+            return self._fit_source(source, method, sample_weight, callbacks=callbacks, chunk=chunk)
         X = fit_transformer(self, X, y)
         X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
         y = self._check_targets(X, y)
@@ -176,6 +190,29 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
             config = config._replace(count_rate=max(float(np.nanmean(y)), 1e-3))
         options = {"scale_targets": scale_targets, "callbacks": callbacks, "chunk": chunk}
         self._train(X, y, method, config, weight=weight, **options)
+        return self
+
+    def _fit_source(
+        self, source: TableRows | ArrayRows, method: Method, sample_weight: Any, **options: Any
+    ) -> Self:
+        """Fit to rows that stay on disk."""
+        refuse_options(self, sample_weight)
+        likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
+        kind = LIKELIHOODS[likelihood]
+
+        def checked(y):
+            refusal = kind.refusal(y[:, 0])
+            if refusal is not None:
+                raise ValueError(f"the target in {source.name} holds {refusal}")
+            return y
+
+        file = open_rows(source, checked, dtype=self.dtype, scale_targets=kind.scales_targets)
+        config = self._config(likelihood, num_targets=1)
+        if not kind.scales_targets:
+            config = config._replace(count_rate=max(float(file.rows[:, file.num_inputs].mean()), 1e-3))
+        self.target_ndim_ = 1
+        fit_rows(self, file, method, config, **options)
+        note_source(self, source)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:

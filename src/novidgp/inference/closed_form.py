@@ -60,7 +60,7 @@ def cholesky_of_inverse(precision: Float[Array, "p m m"]) -> Float[Array, "p m m
 def closed_form_gaussian(
     model: DGP,
     statistics: Statistics,
-    basis: Float[Array, "q kn m"],
+    basis: Float[Array, "q *k n m"],
     shift: Float[Array, "k m p"],
     batch: Batch,
     num_data: Count,
@@ -77,8 +77,9 @@ def closed_form_gaussian(
     model, basis, shift = jax.lax.stop_gradient((model, basis, shift))
     layer, likelihood = model.layers[-1], model.likelihood
     assert isinstance(likelihood, GaussianNoise)
-    paths = basis.shape[1] // len(batch.y)
-    basis = jnp.sqrt(layer.kernel.variance())[:, None, None] * basis
+    basis = basis if basis.ndim == 4 else basis[:, None]
+    paths = basis.shape[1]
+    basis = jnp.sqrt(layer.kernel.variance())[:, None, None, None] * basis
     observed = jnp.isfinite(batch.y).astype(basis.dtype)
     counted = observed if batch.weight is None else observed * batch.weight
     weight = row_weight(num_data, len(batch.y)) / paths * counted / likelihood.variance
@@ -94,7 +95,7 @@ def closed_form_gaussian(
         )
 
     def gram(a, w):
-        return (a * jnp.tile(w, paths)[:, None]).T @ a
+        return jnp.einsum("knl,knm->lm", a * w[:, None], a)
 
     precision = average(statistics.precision, per_output(gram, weight.T))
     scale = cholesky_of_inverse(precision)
@@ -103,9 +104,8 @@ def closed_form_gaussian(
     target = jnp.where(observed > 0, batch.y, 0.0)
 
     def project(a, w, y, v):
-        rows = a.reshape(paths, -1, a.shape[-1])
-        residual = w * (y - jnp.einsum("knm,km->kn", rows, v))
-        return jnp.einsum("knm,kn->m", rows, residual)
+        residual = w * (y - jnp.einsum("knm,km->kn", a, v))
+        return jnp.einsum("knm,kn->m", a, residual)
 
     linear = average(statistics.linear, per_output(project, weight.T, target.T, jnp.moveaxis(offset, -1, 0)))
     right = linear - jnp.mean(displaced, axis=0).T

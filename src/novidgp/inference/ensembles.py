@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from novidgp.inference.base import Inference, Method, State
 from novidgp.model.dgp import Count
+from novidgp.numerics.sharding import Layout
 from novidgp.posteriors.fitted import Fitted
 
 SHARES = (0.4, 0.6, 0.8)
@@ -81,25 +82,29 @@ def _read(array: Any) -> Any:
     return array if isinstance(array, Tracer) else np.asarray(array)
 
 
-def with_starts(inference: Inference) -> Inference:
+def with_starts(inference: Inference, layout: Layout | None = None) -> Inference:
     """`inference` for models stacked on a leading axis (`numerics.trees.stacked` makes such a stack).
 
-    A step advances all starts on the same batch, one after another, each with its own noise. Scalars are
-    means over the starts. The fitted model is one mixture.
+    A step advances all starts on the same batch, one after another, each with its own noise; a `layout` may
+    share them among devices. Scalars are means over the starts. The fitted model is one mixture.
     """
 
-    def each(function, trees, key):
+    def each(function, trees, batch, key):
         keys = jax.random.split(key, len(jax.tree.leaves(trees)[0]))
-        return jax.lax.map(lambda pair: function(pair[0], key=pair[1]), (trees, keys))
+
+        def in_turn(trees, keys, batch):
+            return jax.lax.map(lambda pair: function(pair[0], batch, key=pair[1]), (trees, keys))
+
+        return (in_turn if layout is None else layout.over_starts(in_turn))(trees, keys, batch)
 
     def average(infos):
         return jax.tree.map(lambda values: jnp.mean(values, axis=0), infos)
 
     def init(model, batch, *, key):
-        return each(lambda model, key: inference.init(model, batch, key=key), model, key)
+        return each(inference.init, model, batch, key)
 
     def step(state, batch, *, key):
-        states, infos = each(lambda state, key: inference.step(state, batch, key=key), state, key)
+        states, infos = each(inference.step, state, batch, key)
         return states, average(infos)
 
     def fitted(state):
@@ -110,8 +115,7 @@ def with_starts(inference: Inference) -> Inference:
 
     def diagnose(state, batch, *, key):
         assert inference.diagnose is not None
-        measure = inference.diagnose
-        return average(each(lambda state, key: measure(state, batch, key=key), state, key))
+        return average(each(inference.diagnose, state, batch, key))
 
     return Inference(init, step, fitted, None if inference.diagnose is None else diagnose)
 
@@ -130,19 +134,23 @@ class Plan(NamedTuple):
     method: Method
     starts: int = 1
     snapshots: bool = False
+    layout: Layout | None = None
+    """How the run lies on several devices; None is one device."""
 
     def inference(self, numbers: Numbers) -> Inference:
         """The method's algorithm, with snapshots and several starts where the plan has them."""
         num_data, steps, step_scale = numbers
         inference = self.method.algorithm(num_data, steps, step_scale=step_scale)
         inference = with_snapshots(inference, steps) if self.snapshots else inference
-        return inference if self.starts == 1 else with_starts(inference)
+        return inference if self.starts == 1 else with_starts(inference, self.layout)
 
 
-def make_plan(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Plan:
+def make_plan(
+    method: Method, num_data: int, steps: int, *, starts: int = 1, layout: Layout | None = None
+) -> Plan:
     """The plan of a run over `num_data` rows. With several `starts` its models are stacked on a leading
     axis."""
-    return Plan(method, starts, method.keeps_snapshots(num_data))
+    return Plan(method, starts, method.keeps_snapshots(num_data), layout)
 
 
 def prepare(method: Method, num_data: int, steps: int, *, starts: int = 1) -> Inference:

@@ -70,7 +70,7 @@ class ConvGPLayer(Layer):
 
     def basis(self, h):
         """At all patches, one after another."""
-        return basis_at(self, self.patches(h))
+        return basis_at(self, self._rows(h))
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         """Images `(*k, n, H W C)`; V is a draw, so that there is no scale."""
@@ -78,11 +78,15 @@ class ConvGPLayer(Layer):
             raise ValueError(
                 "a convolutional layer is conditioned on draws of V; it takes no scale or noise."
             )
-        patches = self.patches(h)
-        rows = patches.reshape(*h.shape[:-2], -1, patches.shape[-1])
+        rows = self._rows(h)
         moments = moments_at(self, rows, basis_at(self, rows) if basis is None else basis, v, None, None)
         mean, variance = (self._images(part, h.shape[-2]) for part in moments)
         return Moments(mean, variance / self.pool**2)
+
+    def _rows(self, h: Float[Array, "*k n hwc"]) -> Float[Array, "*k np d"]:
+        """All patches of all images of a sample."""
+        patches = self.patches(h)
+        return patches.reshape(*h.shape[:-2], -1, patches.shape[-1])
 
     def _images(self, values: Float[Array, "k np c"], rows: int) -> Float[Array, "k n hwc"]:
         """Values at patches as images with all maps, pooled."""
@@ -120,7 +124,8 @@ class PatchSumLayer(Layer):
         cross = jnp.sum(values.reshape(*x.shape[:2], -1) * across, axis=1)
         matrix = (cross @ self.root()[0].T)[None]
         prior = jnp.sum(patch.correlation(x, x) * within, axis=(1, 2))
-        return Basis(matrix, unexplained(prior[None], matrix))
+        share = unexplained(prior[None], matrix)
+        return Basis(*(part.reshape(1, *h.shape[:-1], *part.shape[2:]) for part in (matrix, share)))
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         return moments_at(self, h, self.basis(h) if basis is None else basis, v, scale, noise)

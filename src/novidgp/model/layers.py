@@ -11,9 +11,11 @@ Axes: k posterior samples, n rows, d inputs, p outputs, m inducing points, q ker
 """
 
 import abc
+import math
 from typing import ClassVar, NamedTuple, final
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -42,8 +44,8 @@ class Basis(NamedTuple):
     """`A` in units of the kernel's standard deviation, and the share of the prior variance that the inducing
     points leave unexplained."""
 
-    matrix: Float[Array, "q kn m"]
-    share: Float[Array, "q kn"]
+    matrix: Float[Array, "q *k n m"]
+    share: Float[Array, "q *k n"]
 
 
 class Layer(eqx.Module):
@@ -74,7 +76,7 @@ class Layer(eqx.Module):
 
     @abc.abstractmethod
     def basis(self, h: Float[Array, "*k n d"]) -> Basis:
-        """The basis at inputs `h`, all their rows in one axis."""
+        """The basis at inputs `h`. Samples and rows stay two axes, so that rows can be shared by devices."""
 
     @abc.abstractmethod
     def conditional(
@@ -141,13 +143,17 @@ class GPLayer(Layer):
 
 
 def basis_at(layer: Layer, h: Float[Array, "*k n d"]) -> Basis:
-    """The basis of a layer at points of its kernel's input space, all in one axis."""
-    h = h.reshape(-1, h.shape[-1])
-    basis = layer.kernel.correlation(h[None], layer.inducing) @ jnp.swapaxes(layer.root(), -1, -2)
+    """The basis of a layer at points of its kernel's input space."""
+    root = jnp.swapaxes(layer.root(), -1, -2)
+
+    def rows(h):
+        return layer.kernel.correlation(h[None], layer.inducing) @ root
+
+    basis = rows(h) if h.ndim == 2 else jax.vmap(rows, out_axes=1)(h)
     return Basis(basis, unexplained(jnp.ones((), basis.dtype), basis))
 
 
-def unexplained(prior: Float[Array, "*#qn"], matrix: Float[Array, "q kn m"]) -> Float[Array, "q kn"]:
+def unexplained(prior: Float[Array, "*#qn"], matrix: Float[Array, "q *k m"]) -> Float[Array, "q *k"]:
     """What the inducing points leave of the `prior` variance, in units of the kernel's."""
     return jnp.maximum(prior - jnp.sum(matrix * matrix, axis=-1), _VARIANCE_FLOOR)
 
@@ -165,30 +171,31 @@ def moments_at(
     variance = layer.kernel.variance()
     shift = 0.0
     if scale is not None:
+        scale = scale if h.ndim == 2 else scale[:, None]
         if noise is None:
             share = share + _spread(matrix, scale)
         else:
             spread = matrix @ scale
-            drawn = jnp.sum(spread.reshape(len(noise), -1, *noise.shape[1:]) * noise[:, None], axis=-1)
+            spread = spread[:, None] if h.ndim == 2 else spread
+            drawn = jnp.sum(spread * noise[:, None], axis=-1)
             shift = jnp.sqrt(variance) * jnp.moveaxis(drawn, 0, -1)
     v = jnp.sqrt(variance) * v
     if h.ndim == 2:
         mean = _project_shared(matrix, v)
         share = share.T[None]
     else:
-        samples, rows = h.shape[:2]
-        mean = _project_samples(matrix.reshape(-1, samples, rows, matrix.shape[-1]), v)
-        share = jnp.moveaxis(share.reshape(-1, samples, rows), 0, -1)
+        mean = _project_samples(matrix, v)
+        share = jnp.moveaxis(share, 0, -1)
     return Moments(layer.mean(h) + mean + shift, variance * share)
 
 
-def _spread(matrix: Float[Array, "#p n m"], scale: Float[Array, "p m m"]) -> Float[Array, "p n"]:
+def _spread(matrix: Float[Array, "*#b n m"], scale: Float[Array, "*#b m m"]) -> Float[Array, "... n"]:
     """`|a C|^2` of every row: what the covariance `C C^T` of V adds to its variance.
 
     By way of `C C^T` a row needs no product in reverse, but this matrix and its gradient take three products
     of m x m matrices: worth it for more rows than 3 m.
     """
-    if matrix.shape[1] > 3 * scale.shape[-1]:
+    if math.prod(matrix.shape[1:-1]) > 3 * scale.shape[-1]:
         return jnp.maximum(row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2)), 0.0)  # rounding
     return jnp.sum((matrix @ scale) ** 2, axis=-1)
 

@@ -50,6 +50,17 @@ def _number(name: str) -> int:
 # --- a fast generator for the noise of training steps ------------------------------------------------------
 
 
+def _counter(shape: tuple[int, ...]) -> Array:
+    """Numbers from 0 on, the last axis fastest. Every axis counts for itself, so that an array that is
+    sharded along one of them is made where its shards are."""
+    total, stride = jnp.zeros(shape, jnp.uint32), 1
+    for axis in reversed(range(len(shape))):
+        count = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        total = total + (count if stride == 1 else jnp.uint32(stride % 2**32) * count)
+        stride *= shape[axis]
+    return total
+
+
 def _scramble(bits: Array) -> Array:
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
     bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
@@ -71,8 +82,7 @@ def _seed(seed: Array) -> Array:
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return _children(key, counter, 0x85EBCA6B)
+    return _children(key, _counter(shape), 0x85EBCA6B)
 
 
 def _fold_in(key: Array, data: Any) -> Array:
@@ -80,8 +90,7 @@ def _fold_in(key: Array, data: Any) -> Array:
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
-    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    words = _children(key, counter, 0x27D4EB2F)
+    words = _children(key, _counter(shape), 0x27D4EB2F)
     if bit_width == 64:
         return words[..., 0].astype(jnp.uint64) << 32 | words[..., 1].astype(jnp.uint64)
     return words[..., 0].astype({8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[bit_width])
@@ -112,8 +121,6 @@ def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array
     if jnp.dtype(dtype) != jnp.float32:
         return jax.random.normal(key, shape, dtype)
     words = jax.random.bits(key, (2,), jnp.uint32)
-    counter = jax.lax.iota(jnp.uint32, math.prod(shape))
-    bits = _scramble(_scramble(counter ^ words[0]) + words[1])
+    bits = _scramble(_scramble(_counter(shape) ^ words[0]) + words[1])
     uniform = (bits >> 9).astype(jnp.float32) * 2.0**-23 + 2.0**-24  # never 0 or 1
-    draws = math.sqrt(2.0) * jax.lax.erf_inv(2.0 * uniform - 1.0)
-    return draws.reshape(shape)
+    return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * uniform - 1.0)

@@ -34,6 +34,11 @@ class Standardiser(NamedTuple):
             scaled[rows] = self.inputs(values[rows])
         return scaled
 
+    def original(self, scaled: np.ndarray) -> np.ndarray:
+        """Inputs from scaled ones; those of a constant column are the constant."""
+        constant = ~np.isfinite(self.scale)
+        return np.where(constant, self.shift, scaled * np.where(constant, 1.0, self.scale) + self.shift)
+
     def targets(self, values: np.ndarray) -> np.ndarray:
         """Scaled targets; NaN stays NaN."""
         with np.errstate(over="ignore"):
@@ -54,6 +59,11 @@ def standardiser(values: np.ndarray, weight: np.ndarray | None = None) -> Standa
         share = share / share.sum(0)
         centre = np.nansum(share * relative, axis=0)
         spread = np.sqrt(np.nansum(share * (relative - centre) ** 2, axis=0))
+    return _standardiser(unit, centre, spread)
+
+
+def _standardiser(unit: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Standardiser:
+    """From moments in units of the columns' largest magnitudes."""
     scale = unit * np.where(spread > 0, spread, 1.0)
     constant = (spread <= 16 * np.finfo(np.float64).eps) | (scale < np.finfo(np.float64).tiny)
     return Standardiser(unit * centre, np.where(constant, np.inf, scale))
@@ -80,6 +90,45 @@ def channel_standardiser(values: np.ndarray, channels: int, weight: np.ndarray |
     scale = np.where(constant, np.inf, unit * np.where(constant, 1.0, spread))
     repeats = values.shape[1] // channels
     return Standardiser(np.tile(unit * centre, repeats), np.tile(scale, repeats))
+
+
+class RunningStandardiser:
+    """The standardiser of rows that come in blocks, none of them NaN: equal to that of all rows but for
+    rounding (Chan, Golub and LeVeque 1979)."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._unit = self._centre = self._square = np.zeros(0)
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return len(self._unit)
+
+    def add(self, values: np.ndarray) -> None:
+        """Take in a block `(n, d)`."""
+        if len(values) == 0:
+            return
+        values = np.asarray(values, np.float64)
+        magnitude = np.max(np.abs(values), axis=0)
+        first = self._count == 0
+        unit = magnitude if first else np.maximum(self._unit, magnitude)
+        safe = np.where(unit > 0, unit, 1.0)
+        relative = values / safe
+        centre = relative.mean(0)
+        square = np.sum((relative - centre) ** 2, axis=0)
+        count = self._count + len(values)
+        if not first:
+            change = self._unit / safe
+            step = centre - change * self._centre
+            square = square + change**2 * self._square + step**2 * (self._count * len(values) / count)
+            centre = change * self._centre + step * (len(values) / count)
+        self._count, self._unit, self._centre, self._square = count, unit, centre, square
+
+    def standardiser(self) -> Standardiser:
+        """The standardiser of all blocks so far."""
+        unit = np.where(self._unit > 0, self._unit, 1.0)
+        return _standardiser(unit, self._centre, np.sqrt(self._square / self._count))
 
 
 def is_constant(values: np.ndarray) -> bool:

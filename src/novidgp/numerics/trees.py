@@ -18,3 +18,8 @@ def on_device(array: Any, dtype: DTypeLike | None = None) -> jax.Array:
 def stacked(trees: Sequence[Any]) -> Any:
     """Pytrees of equal structure and shapes as one, on a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def shapes(tree: Any) -> Any:
+    """The shapes and types of a tree of arrays and numbers, wherever they are."""
+    return jax.eval_shape(lambda tree: tree, tree)

@@ -1,8 +1,10 @@
 """Reading tables from files and writing them."""
 
+import contextlib
 import math
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,8 +17,8 @@ from novidgp.tables.errors import TableError
 from novidgp.tables.header import check_names, read_header
 from novidgp.tables.numbers import numbers_from_text
 
-_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
-_PARQUET = (".parquet", ".pq")
+CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+PARQUET_ENDINGS = (".parquet", ".pq")
 _MISSING = ("", "nan", "NaN", "NA", "N/A", "None", "null", "<NA>")
 
 
@@ -32,9 +34,9 @@ def read_table(source: str | Path) -> pd.DataFrame:
     name = path.name.lower()
     if name.endswith(".npz"):
         frame = _read_npz(path)
-    elif name.endswith(_PARQUET):
+    elif name.endswith(PARQUET_ENDINGS):
         frame = _read_parquet(path)
-    elif name.endswith(_CSV):
+    elif name.endswith(CSV_ENDINGS):
         frame = _read_csv(path)
     else:
         raise TableError(f"{path}: unknown kind of table {path.suffix!r}; use .csv, .parquet or .npz")
@@ -52,16 +54,40 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     path = Path(path)
     check_writable_table(path)
     with atomic_write(path) as file:
-        if path.name.lower().endswith(_PARQUET):
+        if path.name.lower().endswith(PARQUET_ENDINGS):
             frame.to_parquet(file, index=False)
         else:
             frame.to_csv(file, mode="wb", index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
 
 
+@contextlib.contextmanager
+def table_writer(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """A function that adds rows to a CSV or Parquet file, which takes its place when the block ends well."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    check_writable_table(path)
+    with atomic_write(path) as file, contextlib.ExitStack() as stack:
+        writer: list[pq.ParquetWriter] = []
+
+        def add_parquet(frame: pd.DataFrame) -> None:
+            rows = pa.Table.from_pandas(frame, preserve_index=False)
+            if not writer:
+                writer.append(stack.enter_context(pq.ParquetWriter(file, rows.schema)))
+            writer[0].write_table(rows.cast(writer[0].schema))
+
+        def add_csv(frame: pd.DataFrame) -> None:
+            separator = "\t" if path.suffix.lower() == ".tsv" else ","
+            frame.to_csv(file, mode="wb", index=False, header=file.tell() == 0, sep=separator)
+
+        yield add_parquet if path.name.lower().endswith(PARQUET_ENDINGS) else add_csv
+
+
 def check_writable_table(path: str | Path) -> None:
     """Refuse a path that `write_table` could not write; to be called before anything is computed."""
     path = Path(path)
-    if not path.name.lower().endswith((".csv", ".tsv", *_PARQUET)):
+    if not path.name.lower().endswith((".csv", ".tsv", *PARQUET_ENDINGS)):
         raise TableError(f"{path}: write predictions to a .csv, .tsv or .parquet file")
     if path.is_dir():
         raise TableError(f"{path} is a directory; give the path of a file")
@@ -70,10 +96,17 @@ def check_writable_table(path: str | Path) -> None:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    try:
+    with csv_errors(path):
         header = read_header(path)
         check_names(header.names, path)
         return pd.read_csv(path, sep=header.separator, low_memory=False)
+
+
+@contextlib.contextmanager
+def csv_errors(path: Path) -> Iterator[None]:
+    """A block in which whatever pandas finds wrong with a CSV file is a `TableError`."""
+    try:
+        yield
     except TableError:
         raise
     except (
@@ -88,12 +121,20 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with parquet_errors(path):
         check_names([name.strip() for name in pq.read_schema(path).names], path)
         return pd.read_parquet(path)
+
+
+@contextlib.contextmanager
+def parquet_errors(path: Path) -> Iterator[None]:
+    """A block in which whatever Arrow finds wrong with a Parquet file is a `TableError`."""
+    import pyarrow as pa
+
+    try:
+        yield
     except TableError:
         raise
     except (
@@ -105,7 +146,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         AttributeError,
         MemoryError,
     ) as error:
-        raise TableError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
+        raise TableError(
+            f"{path} cannot be read as Parquet: {_first_line(error)}; it may be cut off or damaged"
+        ) from error
 
 
 def _read_npz(path: Path) -> pd.DataFrame:

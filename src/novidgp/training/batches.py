@@ -7,6 +7,9 @@ import numpy as np
 from novidgp.numerics.random import Streams
 
 _LEAST_MULTIPLE = 64
+_BLOCK_ROWS = 1_024
+_WINDOW_BLOCKS = 256
+"""Of rows on disk, so many consecutive ones are read together, and rows of so many blocks are mixed."""
 
 
 def hold_out(count: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -50,3 +53,40 @@ class Minibatches:
             return None
         places = (divmod(s, self._rows // self._size) for s in range(step, step + count))
         return np.stack([self._order(e)[i * self._size : (i + 1) * self._size] for e, i in places])
+
+
+class BlockOrder:
+    """Rows of the minibatches of a file: shuffled as far as a disk likes it.
+
+    Every epoch has its own order of blocks of consecutive rows. The rows of a window of blocks, which come
+    from all over the file, are mixed, and the result is cut into batches. A last partial batch is dropped.
+    """
+
+    def __init__(self, rows: int, size: int, streams: Streams):
+        if size > rows:
+            raise ValueError(f"batch_size={size} exceeds the {rows} rows of the file; lower it.")
+        self._rows, self._size, self._streams = rows, size, streams
+        self._blocks = functools.lru_cache(maxsize=2)(self._new_blocks)
+        self._window = functools.lru_cache(maxsize=3)(self._new_window)
+
+    def _new_blocks(self, epoch: int) -> np.ndarray:
+        count = -(-self._rows // _BLOCK_ROWS)
+        order = self._streams.numpy("block order", epoch).permutation(count)
+        return np.append(order[order != count - 1], count - 1)  # the last, which may be shorter, comes last
+
+    def _new_window(self, epoch: int, number: int) -> np.ndarray:
+        blocks = self._blocks(epoch)[number * _WINDOW_BLOCKS : (number + 1) * _WINDOW_BLOCKS]
+        rows = (blocks[:, None] * _BLOCK_ROWS + np.arange(_BLOCK_ROWS)).reshape(-1)
+        rng = self._streams.numpy("window order", epoch * (1 + self._rows // _BLOCK_ROWS) + number)
+        return rng.permutation(rows[rows < self._rows])
+
+    def at(self, step: int) -> np.ndarray:
+        """Row numbers of the batch of one step."""
+        epoch, batch = divmod(step, self._rows // self._size)
+        window, parts, place = _BLOCK_ROWS * _WINDOW_BLOCKS, [], batch * self._size
+        end = place + self._size
+        while place < end:
+            number, inside = divmod(place, window)
+            parts.append(self._window(epoch, number)[inside : inside + end - place])
+            place += len(parts[-1])
+        return np.concatenate(parts)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import jax
 import numpy as np
 
-from novidgp import storage
+from novidgp import distributed, storage
 from novidgp.checks import check_integer, check_number
 from novidgp.inference.base import Inference, State
 from novidgp.training.run import Run, Status
@@ -45,7 +45,12 @@ class Checkpoint:
             self.save(run)
 
     def save(self, run: Run) -> None:
-        """Replace the file. A failure costs the checkpoint, not the run: it is a warning, once."""
+        """Replace the file. A failure costs the checkpoint, not the run: it is a warning, once.
+
+        Of several processes the first one writes.
+        """
+        if not distributed.is_first():
+            return
         arrays = storage.tree_to_arrays(run.state, "state")
         arrays |= {} if run.best is None else storage.tree_to_arrays(run.best, "best")
         arrays |= {f"history/{name}": values for name, values in run.history().items()}

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from novidgp import distributed
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.1
 _CALL_SECONDS = 0.3
@@ -41,6 +43,13 @@ class Signals:
         if self._waiting:
             number = self._waiting.pop()
             self._handlers[number](number, None)
+
+    def check_everywhere(self) -> None:
+        """`check`, where a signal that another process has got counts as well. All processes must ask."""
+        signalled = distributed.anywhere(bool(self._waiting))
+        self.check()
+        if signalled and distributed.several():
+            raise KeyboardInterrupt
 
     def wait(self, function: Callable[[], Any]) -> Any:
         """The result of a slow call into compiled code. A signal that raises leaves it to end by itself.
@@ -95,6 +104,9 @@ class Pace:
         self.steps = _FIRST_STEPS
 
     def learn(self, steps: int, seconds: float) -> None:
-        """`steps` steps took so long. The number changes by a factor of two at most."""
+        """`steps` steps took so long. The number changes by a factor of two at most. Several processes must
+        make the same calls: they keep the first number."""
+        if distributed.several():
+            return
         wanted = int(steps * _CALL_SECONDS / max(seconds, 1e-6))
         self.steps = max(1, self.steps // 2, min(wanted, 2 * self.steps))

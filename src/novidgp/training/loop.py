@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from novidgp import distributed
 from novidgp.checks import check_choice
 from novidgp.inference.base import Inference, Method, Prepared, State
 from novidgp.inference.ensembles import Numbers, Plan, make_plan
@@ -28,13 +29,15 @@ from novidgp.numerics.compilation import COMPILER_OPTIONS, compile_once
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
-from novidgp.numerics.trees import on_device
+from novidgp.numerics.sharding import Devices, constrained, local, make_layout, replicated
+from novidgp.numerics.trees import on_device, shapes
 from novidgp.posteriors.fitted import Fitted
-from novidgp.training.batches import Minibatches
 from novidgp.training.checkpoint import Checkpoint, digest
+from novidgp.training.feeds import make_feed
 from novidgp.training.interrupts import Pace, Signals, deferred_signals
 from novidgp.training.memory import release_programs
 from novidgp.training.progress import progress_bar
+from novidgp.training.rowfile import RowFile
 from novidgp.training.run import STEP_SHRINK, Run, Status, extended, recovering, verdict
 from novidgp.training.validation import scorer
 
@@ -78,13 +81,14 @@ ON_INTERRUPT = ("raise", "return")
 def fit(
     model: DGP,
     method: Method | Inference,
-    data: Batch,
+    data: Batch | RowFile,
     *,
     steps: int,
     key: PRNGKeyArray,
     batch_size: int | None = None,
     num_data: int | None = None,
     starts: int = 1,
+    devices: Devices = None,
     validation: Batch | None = None,
     patience: int | None = None,
     plateau: int | None = None,
@@ -104,6 +108,9 @@ def fit(
     chunk that ends in non-finite numbers the run goes back to where the chunk began and tries again with
     other noise and 0.3 of the step size, four times in a row before it gives up (`diverged`).
 
+    Several `devices` (a number, or "all") share the rows of every step, or the starts where each device can
+    have equally many. The model is the same but for rounding.
+
     `patience` stops after so many chunks without a better validation score; `plateau` after so many chunks in
     which the smoothed loss fell by less than 0.001 (only without a validation set). A callback stops the run
     by returning True. `diagnose` records what the method measures between chunks, such as NOVI's discrepancy.
@@ -120,7 +127,8 @@ def fit(
     started = time.perf_counter()
     refuse_fork()
     release_programs()
-    batch_size = len(data.x) if batch_size is None else batch_size
+    available = len(data) if isinstance(data, RowFile) else len(data.x)
+    batch_size = available if batch_size is None else batch_size
     _check(data, validation, steps=steps, batch_size=batch_size, chunk=chunk)
     check_choice("on_interrupt", on_interrupt, ON_INTERRUPT)
     if patience is not None and validation is None:
@@ -132,9 +140,8 @@ def fit(
     store = None if checkpoint is None else Checkpoint(Path(checkpoint), checkpoint_every)
 
     method = Prepared(method) if isinstance(method, Inference) else method
-    num_data = len(data.x) if num_data is None else num_data
-    plan = make_plan(method, num_data, steps, starts=starts)
-    data = jax.tree.map(on_device, data)
+    num_data = available if num_data is None else num_data
+    plan = make_plan(method, num_data, steps, starts=starts, layout=make_layout(devices, starts))
     stopped: Status | None = None
     interrupt = None
     with deferred_signals() as signals, single_threaded_lapack():
@@ -147,8 +154,13 @@ def fit(
             settings = job.settings(template) | {"patience": patience, "plateau": plateau}
             run = store.open(settings, template, job.inference, resume=resume)
         run = job.start(model) if run is None else run
+        shown = progress if distributed.is_first() else False
         try:
-            with progress_bar(steps, start=run.step, show=progress) as show:
+            with (
+                progress_bar(steps, start=run.step, show=shown) as show,
+                distributed.losses_explained(checkpoint),
+            ):
+                distributed.agree("The step to go on from", run.step)
                 while run.verdict is None and stopped is None:
                     run, info = job.advance(run)
                     if info is None:
@@ -159,12 +171,15 @@ def fit(
                     show(run.step, info)
                     current = functools.partial(job.fitted, run.state)
                     seen = Progress(run.step, steps, info, time.perf_counter() - started, current)
-                    if any([callback(seen) is True for callback in callbacks]):  # all are called
+                    wanted = any([callback(seen) is True for callback in callbacks])  # all are called
+                    if distributed.anywhere(wanted):
                         note = f"stopped by a callback after step {run.step}"
                         stopped, run = "early-stopped", run.noting(note)
-                    signals.check()
+                    signals.check_everywhere()
         except KeyboardInterrupt as error:
             stopped, run, interrupt = "interrupted", run.noting(f"interrupted after step {run.step}"), error
+        finally:
+            job.feed.close()
         if store is not None:
             store.save(run)
 
@@ -185,7 +200,7 @@ class _Job:
         self,
         plan: Plan,
         model: DGP,
-        data: Batch,
+        data: Batch | RowFile,
         numbers: Numbers,
         batch_size: int,
         chunk: int,
@@ -194,25 +209,30 @@ class _Job:
         diagnose: bool,
         signals: Signals,
     ):
-        self.plan, self.data, self.batch_size, self.chunk = plan, data, batch_size, chunk
-        self.numbers, self.dtype = numbers, data.x.dtype
-        self.inference = plan.inference(numbers)
+        self.plan, self.batch_size, self.chunk, self.numbers = plan, batch_size, chunk, numbers
+        self.inference = plan._replace(layout=None).inference(numbers)
         self.diagnose = diagnose and self.inference.diagnose is not None
         self.key, self.validation, self.streams = key, validation, Streams(key)
         self.init_key, self.step_key = (fast_key(self.streams.key(name)) for name in ("init", "steps"))
-        self.minibatches = Minibatches(int(numbers.num_data), batch_size, self.streams)
+        self.feed = make_feed(data, int(numbers.num_data), batch_size, chunk, self.streams, plan.layout)
+        self.dtype = self.feed.example().x.dtype
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
         self.signals, self.pace, self.compiled = signals, Pace(), False
 
     def start(self, model: DGP) -> Run:
-        arguments = self.plan, self.arguments(), model, self.data, self.init_key
+        arguments = self.plan, *self._init_arguments(model)
         self._compile(_init.lower(*arguments))
-        run = Run(_init(*arguments))
+        run = Run(local(_init(*arguments)))
         if not _all_finite(run.state):
             raise ValueError(
                 "The initial state is not finite. Look for NaN or infinity in the model and the inputs."
             )
         return run
+
+    def _init_arguments(self, model: DGP) -> tuple:
+        """What `_init` is called with after the plan."""
+        numbers, model, key = replicated(self.plan.layout, (self.arguments(), model, self.init_key))
+        return numbers, model, self.feed.example(), key
 
     def arguments(self, recoveries: int = 0) -> Numbers:
         """The run's numbers as arguments of a compiled program."""
@@ -229,17 +249,18 @@ class _Job:
 
     def template(self, model: DGP) -> State:
         """The shapes of the method's state."""
-        return _init.eval_shape(self.plan, self.arguments(), model, self.data, self.init_key)
+        return _init.eval_shape(self.plan, *self._init_arguments(model))
 
     def settings(self, template: State) -> dict[str, Any]:
         """What a checkpoint must agree with: arguments, data and the text of the program."""
-        program = self._lower(Run(template))
+        alone = self.plan._replace(layout=None)  # a run may go on with another number of devices
+        program = _run_chunk.lower(alone, *shapes(self._call(Run(template), 0)), chunk=self.chunk)
         return {
             "steps": self.numbers.steps,
             "batch_size": self.batch_size,
             "seed": digest(jax.random.key_data(self.key)),
             "chunk": self.chunk,
-            "training data": digest(*jax.tree.leaves(self.data)),
+            "training data": self.feed.digest(),
             "validation data": digest(*jax.tree.leaves(self.validation)) if self.validation else None,
             "method or model": digest(np.frombuffer(program.as_text().encode(), np.uint8)),
         }
@@ -252,8 +273,8 @@ class _Job:
             return recovering(run, infos["loss"]), None
         measured = {}
         if self.diagnose:
-            rows = self.minibatches.at(run.step, 1)
-            batch = self.data if rows is None else jax.tree.map(lambda a: a[rows[0]], self.data)
+            data, rows = self.feed.at(run.step, 1)
+            batch = local(data if rows is None else jax.tree.map(lambda a: a[rows[0]], data))
             key = self.streams.key("diagnose", run.step)
             found = _diagnose(self.plan, self.arguments(), state, batch, key)
             measured = {name: float(value) for name, value in found.items()}
@@ -269,17 +290,18 @@ class _Job:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
         if not self.compiled:
             self._compile(self._lower(run))
+            distributed.meet()
             self.compiled = True
         state, parts, done = run.state, [], 0
         while done < count:
-            self.signals.check()
+            self.signals.check_everywhere()
             clock, steps = time.perf_counter(), min(self.pace.steps, count - done)
             call = self._call(run._replace(state=state, step=run.step + done), steps)
-            state, infos = _run_chunk(*call, chunk=self.chunk)
+            state, infos = _run_chunk(self.plan, *call, chunk=self.chunk)
             parts.append({name: np.asarray(values)[:steps] for name, values in infos.items()})
             self.pace.learn(steps, time.perf_counter() - clock)
             done += steps
-        return state, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return local(state), {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _compile(self, program: jax.stages.Lowered) -> None:
         """Compile a program where Ctrl-C need not wait for it, and no other process compiles it as well."""
@@ -288,13 +310,15 @@ class _Job:
 
     def _lower(self, run: Run) -> jax.stages.Lowered:
         """The program of a chunk before it is compiled."""
-        return _run_chunk.lower(*self._call(run, 0), chunk=self.chunk)
+        return _run_chunk.lower(self.plan, *self._call(run, 0), chunk=self.chunk)
 
     def _call(self, run: Run, count: int) -> tuple:
-        """What `_run_chunk` is called with for `count` steps on from `run`."""
-        rows = self.minibatches.at(run.step, self.chunk)
-        arguments = self.plan, self.arguments(run.recoveries), run.state, self.data, self.step_key
-        return *arguments, run.recoveries, run.step, count, rows
+        """What `_run_chunk` is called with for `count` steps on from `run`, after the plan."""
+        data, rows = self.feed.at(run.step, self.chunk)
+        numbers, state, key = replicated(
+            self.plan.layout, (self.arguments(run.recoveries), run.state, self.step_key)
+        )
+        return numbers, state, data, key, run.recoveries, run.step, count, rows
 
 
 # --- compiled parts: module-level, so that fits of the same shape share them ----------------------
@@ -304,7 +328,8 @@ class _Job:
 def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
     state = plan.inference(numbers).init(model, data, key=key)
-    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
+    state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
+    return constrained(plan.layout, state)
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="chunk", compiler_options=COMPILER_OPTIONS)
@@ -314,10 +339,11 @@ def _run_chunk(plan: Plan, numbers: Numbers, state, data, key, attempt, start, c
     The trip count is an argument, so that a shorter last chunk needs no program of its own.
     """
     step = jax.jit(plan.inference(numbers).step)  # traced once for the shapes and the loop
-    key = jax.random.fold_in(key, attempt)
+    key, layout = jax.random.fold_in(key, attempt), plan.layout
 
     def advance(i, state):
         batch = data if indices is None else jax.tree.map(lambda a: a[indices[i]], data)
+        batch, state = constrained(layout, batch, "rows"), constrained(layout, state, "starts")
         return step(state, batch, key=jax.random.fold_in(key, start + i))
 
     def body(i, carry):
@@ -327,7 +353,7 @@ def _run_chunk(plan: Plan, numbers: Numbers, state, data, key, attempt, start, c
 
     _, info = jax.eval_shape(advance, 0, state)
     infos = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), info)
-    return jax.lax.fori_loop(0, count, body, (state, infos))
+    return constrained(layout, jax.lax.fori_loop(0, count, body, (state, infos)))
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
@@ -357,12 +383,12 @@ def _warn_of_interrupt(done: int, steps: int) -> None:
     )
 
 
-def _check(data: Batch, validation: Batch | None, **counts: int) -> None:
+def _check(data: Batch | RowFile, validation: Batch | None, **counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
     for name, batch in (("data", data), ("validation", validation)):
-        if batch is not None and not (len(batch.x) == len(batch.y) > 0):
+        if isinstance(batch, Batch) and not (len(batch.x) == len(batch.y) > 0):
             raise ValueError(
                 f"{name} has {len(batch.x)} rows of x and {len(batch.y)} of y; give equally many, not 0."
             )
