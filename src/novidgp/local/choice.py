@@ -98,10 +98,11 @@ def fit_local_layer(
             notes.append(f"No local layer{name}: {len(observed)} rows are too few.")
             continue
         residuals, variance, errors = (part[observed, number].astype(dtype) for part in deep)
-        rows = Rows(inputs[observed], _without_outliers(residuals), variance)
+        rows = Rows(inputs[observed], _without_outliers(residuals), variance, np.ones_like(variance))
         trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
         judged = trained[:_JUDGED_ROWS]
-        conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps), rows)
+        gp = train(rows, errors, trained, steps=settings.steps)
+        conditioned = ConditionedGP(gp, rows).with_doubts()
         seen = _of_target(paths(observed[judged]), number)
         target, gains = _calibrated(conditioned, judged, errors[judged], *seen, settings.neighbours)
         gain = float(np.mean(gains)) - conditioned.gp.num_parameters / len(
@@ -159,7 +160,7 @@ def _calibrated(
     shift, total = plain.shift(conditioned.rows.inputs[judged], deep_variance, found)
     truth = mean.mean(axis=0) + errors
     densities = [
-        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, plain.df))
+        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, conditioned.df))
         for scale in _CALIBRATIONS
     ]
     best = int(np.argmax([np.mean(density) for density in densities]))
