@@ -14,7 +14,7 @@ from novidgp.storage import ModelFileError
 @pytest.fixture
 def layer():
     rng = np.random.default_rng(0)
-    rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=9), np.ones(9))
+    rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=9), np.ones(9), np.ones(9))
     gp = LocalGP(np.zeros(2), np.zeros(2), *(np.zeros(()) for _ in range(4)))
     target = LocalTarget(ConditionedGP(gp, rows), 1.5)
     return LocalLayer(Standardiser(np.zeros(2), np.array([1.0, np.inf])), 4, (None, target))

@@ -1,5 +1,7 @@
 """The local GP against exact GPs: scikit-learn's kernels, dense algebra, and every row left out in turn."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -20,7 +22,12 @@ def gp():
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)
-    return Rows(rng.normal(size=(ROWS, COLUMNS)), rng.normal(size=ROWS), rng.uniform(0.1, 0.5, ROWS))
+    columns = rng.normal(size=ROWS), rng.uniform(0.1, 0.5, ROWS), rng.uniform(0.5, 2.0, ROWS)
+    return Rows(rng.normal(size=(ROWS, COLUMNS)), *columns)
+
+
+def some(rows, chosen):
+    return Rows(*(getattr(rows, field.name)[chosen] for field in dataclasses.fields(Rows)))
 
 
 def dense_kernel(gp, x, z):
@@ -37,7 +44,7 @@ def noise(gp, deep_variance):
 
 
 def exact(gp, rows, inputs):
-    diagonal = np.diag(noise(gp, rows.deep_variance))
+    diagonal = np.diag(noise(gp, rows.deep_variance) * rows.noise_factor)
     cross = dense_kernel(gp, inputs, rows.inputs)
     weights = np.linalg.solve(dense_kernel(gp, rows.inputs, rows.inputs) + diagonal, cross.T).T
     prior = np.sum(np.exp(gp.log_variance))
@@ -62,8 +69,7 @@ def test_leaving_a_row_out_is_a_gp_without_it(gp, rows):
     variance = variance - noise(gp, rows.deep_variance)
     for number in numbers:
         others = numbers != number
-        rest = Rows(rows.inputs[others], rows.residuals[others], rows.deep_variance[others])
-        wanted = exact(gp, rest, rows.inputs[[number]])
+        wanted = exact(gp, some(rows, others), rows.inputs[[number]])
         np.testing.assert_allclose(mean[number], wanted[0][0], atol=1e-6)
         np.testing.assert_allclose(variance[number], wanted[1][0], atol=1e-6)
 
@@ -73,7 +79,7 @@ def test_derivatives_are_those_of_the_exact_moments(gp, rows):
     """Central differences of the dense formula: their own error is of the order of 1e-8."""
     conditioned = ConditionedGP(gp, rows)
     inputs = rows.inputs[:1]
-    others = Rows(rows.inputs[1:], rows.residuals[1:], rows.deep_variance[1:])
+    others = some(rows, slice(1, None))
     hoods = others.neighbourhoods(inputs, np.arange(ROWS - 1)[None])
     leaves, structure = jax.tree.flatten(conditioned.gp)
     for output in range(2):
@@ -105,7 +111,7 @@ def test_a_prediction_does_not_depend_on_the_rows_beside_it(gp, rows):
 def test_twins_are_one_point(gp):
     """Neighbours that agree in everything but noise: the mean is that of their average."""
     inputs = np.zeros((30, COLUMNS))
-    rows = Rows(inputs, np.linspace(-1.0, 3.0, 30), np.full(30, 0.25))
+    rows = Rows(inputs, np.linspace(-1.0, 3.0, 30), np.full(30, 0.25), np.ones(30))
     mean, variance = ConditionedGP(gp, rows).moments(inputs[:1], np.full(1, 0.25), np.arange(30)[None])
     own, prior = noise(gp, 0.25), 0.9
     shrink = prior / (prior + own / 30)
@@ -118,3 +124,29 @@ def test_it_starts_with_the_variance_of_the_errors():
     gp = starting_gp(5, 2.0, 0.5, "float32")
     np.testing.assert_allclose(np.exp(gp.log_variance).sum(), 1.0, rtol=1e-6)
     np.testing.assert_allclose(np.exp(gp.log_noise) + np.exp(gp.log_share) * 0.5, 1.0, rtol=1e-6)
+
+
+def test_doubts_are_the_weights_of_a_t_distribution(gp, rows):
+    """Given the exact errors of every row left out in turn; of 30 rows all others are neighbours."""
+    rows = dataclasses.replace(some(rows, slice(30)), noise_factor=np.ones(30))
+    doubted = ConditionedGP(gp, rows).with_doubts().rows.noise_factor
+    df = 2.5 + np.exp(gp.log_excess_df)
+    for number in range(30):
+        mean, variance = exact(gp, some(rows, np.arange(30) != number), rows.inputs[[number]])
+        squared = (rows.residuals[number] - mean[0]) ** 2
+        squared /= variance[0] + noise(gp, rows.deep_variance[number])
+        np.testing.assert_allclose(doubted[number], (df + squared) / (df + 1.0), rtol=1e-6)
+
+
+def test_one_wrong_row_does_not_rule_its_neighbours(gp):
+    """Of rows along a line one is 100 standard deviations of the noise off."""
+    inputs = np.linspace(-1.0, 1.0, 41)[:, None] * np.ones((1, COLUMNS))
+    rows = Rows(inputs, np.zeros(41), np.full(41, 0.25), np.ones(41))
+    rows.residuals[20] = 30.0
+    middle = inputs[[20]] + 0.02
+    shifts = []
+    for conditioned in (ConditionedGP(gp, rows), ConditionedGP(gp, rows).with_doubts()):
+        found = conditioned.nearest(middle, 16)
+        shifts.append(abs(conditioned.moments(middle, np.full(1, 0.25), found)[0][0]))
+    assert shifts[0] > 1.0
+    assert shifts[1] < 0.1 * shifts[0]

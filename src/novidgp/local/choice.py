@@ -98,18 +98,18 @@ def fit_local_layer(
             notes.append(f"No local layer{name}: {len(observed)} rows are too few.")
             continue
         residuals, variance, errors = (part[observed, number].astype(dtype) for part in deep)
-        rows = Rows(inputs[observed], _without_outliers(residuals), variance)
+        rows = Rows(inputs[observed], _without_outliers(residuals), variance, np.ones_like(variance))
         trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
         judged = trained[:_JUDGED_ROWS]
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps), rows)
         seen = _of_target(paths(observed[judged]), number)
-        target, gains = _calibrated(conditioned, judged, errors[judged], *seen, settings.neighbours)
-        gain = float(np.mean(gains)) - conditioned.gp.num_parameters / len(
-            trained
-        )  # as in Akaike's criterion
+        scale, gains = _calibration(conditioned, judged, errors[judged], *seen, settings.neighbours)
+        penalty = conditioned.gp.num_parameters / len(trained)  # as in Akaike's criterion
+        gain = float(np.mean(gains)) - penalty
         error = float(np.std(gains) / np.sqrt(len(gains)))
         kept = settings.required or gain > max(_MARGIN, 2.0 * error)
-        targets.append(target if kept else None)
+        # Not judged with doubts: those about a judged row's neighbours come from its own target.
+        targets.append(LocalTarget(conditioned.with_doubts(), scale) if kept else None)
         notes.append(
             f"Local layer{name} {'kept' if kept else 'left out'}: with each of {len(judged):,} rows left out "
             f"in turn, it adds {gain:.3f} to the log density of a row (standard error {error:.3f})."
@@ -143,28 +143,28 @@ def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, variance + noise[:, None]
 
 
-def _calibrated(
+def _calibration(
     conditioned: ConditionedGP,
     judged: np.ndarray,
     errors: np.ndarray,
     mean: np.ndarray,
     variance: np.ndarray,
     neighbours: int,
-) -> tuple[LocalTarget, np.ndarray]:
-    """The layer with the scale of variances that suits the judged rows best, and its gain in log density over
-    the deep GP at each of them."""
+) -> tuple[float, np.ndarray]:
+    """The scale of the layer's variances that suits the judged rows best, and the layer's gain in log density
+    over the deep GP at each of them."""
     plain = LocalTarget(conditioned, 1.0)
     found = conditioned.nearest_others(judged, neighbours)
     deep_variance = variance.mean(axis=0) + mean.var(axis=0)
     shift, total = plain.shift(conditioned.rows.inputs[judged], deep_variance, found)
     truth = mean.mean(axis=0) + errors
     densities = [
-        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, plain.df))
+        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, conditioned.df))
         for scale in _CALIBRATIONS
     ]
     best = int(np.argmax([np.mean(density) for density in densities]))
     gains = densities[best] - _log_density(truth, mean, variance)
-    return LocalTarget(conditioned, float(_CALIBRATIONS[best])), gains
+    return float(_CALIBRATIONS[best]), gains
 
 
 def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -29,6 +29,8 @@ class Neighbourhoods(NamedTuple):
     residuals: Float[Array, "n k"]
     deep_variance: Float[Array, "n k"]
     """The deep GP's predictive variance there."""
+    noise_factor: Float[Array, "n k"]
+    """Factor of the noise variance there."""
 
 
 def squared_distances(

@@ -11,7 +11,7 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.storage import ModelFileError
 
 PREFIX = "local/"
-_ROWS = ("inputs", "residuals", "deep_variance")
+_ROWS = ("inputs", "residuals", "deep_variance", "noise_factor")
 _GP = ("log_lengthscale", "log_variance", "log_stretch", "log_noise", "log_share", "log_excess_df")
 
 
@@ -61,7 +61,7 @@ def _check_shapes(own: Mapping[str, np.ndarray]) -> None:
     wanted = {"shift": (columns,), "scale": (columns,), "neighbours": ()}
     for number in np.flatnonzero(own["targets"]):
         rows = len(np.atleast_1d(own[f"{number}/residuals"]))
-        shapes = ((rows, columns), (rows,), (rows,), (), (columns,), (2,), (), (), (), ())
+        shapes = ((rows, columns), (rows,), (rows,), (rows,), (), (columns,), (2,), (), (), (), ())
         wanted |= {
             f"{number}/{name}": shape
             for name, shape in zip((*_ROWS, "calibration", *_GP), shapes, strict=True)

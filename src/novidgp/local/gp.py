@@ -5,7 +5,8 @@
 a sum of a Matern-1/2 and a Matern-3/2 kernel, so that training chooses the roughness. The noise variance of a
 row is `s + w v`, where `v` is the deep GP's own predictive variance there: densities keep what the deep GP
 knows about where it errs. It is never below a ten-thousandth of the kernel's variance, so that twins with
-other targets surprise nobody, and single precision can factorise. Errors have a t distribution.
+other targets surprise nobody, and single precision can factorise. Errors have a t distribution; so rows that
+their own neighbours contradict have more noise as neighbours (`ConditionedGP.with_doubts`).
 """
 
 import math
@@ -75,7 +76,8 @@ class LocalGP(eqx.Module):
     def conditional(self, hoods: Neighbourhoods) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Mean and variance of the function at rows, given their neighbours."""
         own, mutual = squared_distances(hoods.offsets * jnp.exp(-self.log_lengthscale))
-        noise = jnp.eye(own.shape[1], dtype=own.dtype) * self.noise(hoods.deep_variance)[:, None, :]
+        noise = self.noise(hoods.deep_variance) * hoods.noise_factor
+        noise = jnp.eye(own.shape[1], dtype=own.dtype) * noise[:, None, :]
         mean, variance = condition(
             self.covariance(mutual) + noise, self.covariance(own), self.variance, hoods.residuals
         )

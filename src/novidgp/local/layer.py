@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtri
 
-from novidgp.local.gp import LEAST_DF
 from novidgp.local.rows import ConditionedGP
 from novidgp.numerics.scaling import Standardiser
 
@@ -35,11 +34,6 @@ class LocalTarget:
     conditioned: ConditionedGP
     calibration: float
     """Factor of the variances, chosen on rows that did not train the GP."""
-
-    @property
-    def df(self) -> float:
-        """Degrees of freedom of the errors."""
-        return LEAST_DF + float(np.exp(self.conditioned.gp.log_excess_df))
 
     def shift(self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray):
         """Shift of the mean and total variance of y, `(m,)`, given the rows `found` `(m, k)`."""
@@ -69,7 +63,8 @@ class LocalLayer:
             m, c = mean[..., number], variance[..., number]
             found = target.conditioned.nearest(inputs, self.neighbours)
             shift, total = target.shift(inputs, c.mean(0) + m.var(0), found)
-            mean[..., number], variance[..., number] = corrected_paths(m, c, shift, total, target.df)
+            df = target.conditioned.df
+            mean[..., number], variance[..., number] = corrected_paths(m, c, shift, total, df)
         return mean, variance
 
 

@@ -1,5 +1,6 @@
 """The training rows that a local layer conditions on, and its GP at other rows given the nearest of them."""
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import jax
 import numpy as np
 
 from novidgp.local.conditional import Neighbourhoods
-from novidgp.local.gp import LocalGP
+from novidgp.local.gp import LEAST_DF, LocalGP
 from novidgp.local.neighbours import Index
 from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
@@ -16,6 +17,7 @@ from novidgp.numerics.trees import on_device
 
 _BLOCK = 512
 """Rows per call of the compiled program."""
+_DOUBTING_NEIGHBOURS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,8 @@ class Rows:
     """`(n,)`: what the deep GP's mean leaves."""
     deep_variance: np.ndarray
     """`(n,)`: the deep GP's predictive variance."""
+    noise_factor: np.ndarray
+    """`(n,)`: factor of the noise variance, which is large where the neighbours of a row contradict it."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -35,7 +39,8 @@ class Rows:
     def neighbourhoods(self, inputs: np.ndarray, found: np.ndarray) -> Neighbourhoods:
         """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`."""
         offsets = self.inputs[found] - inputs[:, None]
-        return Neighbourhoods(*map(on_device, (offsets, self.residuals[found], self.deep_variance[found])))
+        columns = self.residuals, self.deep_variance, self.noise_factor
+        return Neighbourhoods(on_device(offsets), *(on_device(column[found]) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,11 @@ class ConditionedGP:
 
     gp: LocalGP
     rows: Rows
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the errors."""
+        return LEAST_DF + float(np.exp(self.gp.log_excess_df))
 
     @functools.cached_property
     def _scaled(self) -> np.ndarray:
@@ -61,6 +71,20 @@ class ConditionedGP:
     def nearest_others(self, rows: np.ndarray, count: int) -> np.ndarray:
         """Numbers `(m, k)` of the rows nearest to the rows with the numbers `rows`, themselves left out."""
         return self._index.nearest_others(self._scaled, rows, min(count, len(self.rows) - 1))
+
+    def with_doubts(self) -> "ConditionedGP":
+        """The same GP, in which rows that their neighbours contradict count for less.
+
+        A t distribution of `df` degrees of freedom is a Gaussian whose variance has a factor of its own for
+        every row. Given the error z of a row in units of its standard deviation, the mean inverse of that
+        factor is `(df + 1) / (df + z^2)`. So one wrong row does not rule its neighbourhood.
+        """
+        rows, df = self.rows, self.df
+        found = self.nearest_others(np.arange(len(rows)), _DOUBTING_NEIGHBOURS)
+        mean, variance = self.moments(rows.inputs, rows.deep_variance, found)
+        factor = (df + (rows.residuals - mean) ** 2 / variance) / (df + 1.0)
+        doubted = dataclasses.replace(rows, noise_factor=factor.astype(rows.inputs.dtype))
+        return dataclasses.replace(self, rows=doubted)
 
     def moments(
         self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray
