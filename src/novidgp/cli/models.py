@@ -1,7 +1,7 @@
 """Loading a model file with the encoding of its table."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from novidgp.cli.console import warn
 
@@ -34,7 +34,7 @@ def load_with_encoding(path: str) -> "tuple[Any, TableEncoding | ImageEncoding]"
         )
     if is_image_encoding(stored):
         return model, ImageEncoding(stored["task"])
-    model.__dict__.pop("feature_names_in_", None)  # the encoding puts the columns in order
+    cast(Any, model).__dict__.pop("feature_names_in_", None)  # the encoding puts the columns in order
     return model, TableEncoding.from_json(stored)
 
 

@@ -36,8 +36,9 @@ from novidgp.estimators.transformed import transformed
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.features import local_inputs
+from novidgp.local.layer import LocalLayer
 from novidgp.model.build import ModelConfig, starting_models
-from novidgp.model.dgp import Batch
+from novidgp.model.dgp import DGP, Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams
@@ -58,6 +59,22 @@ _ON_DEVICE: WeakKeyDictionary["DGPEstimator", tuple[Fitted, Fitted]] = WeakKeyDi
 
 class DGPEstimator(BaseEstimator, abc.ABC):
     """What the two estimators share: parameters, training and predictions."""
+
+    model_: DGP
+    posterior_: Any
+    ensemble_: Fitted | None
+    local_: LocalLayer | None
+    config_: ModelConfig
+    method_: Method
+    input_scaling_: Any
+    target_scaling_: Any
+    history_: dict[str, np.ndarray]
+    n_iter_: int
+    num_data_: int
+    fit_status_: str
+    fit_notes_: tuple[str, ...]
+    seed_: int
+    prediction_seed_: int
 
     def __init__(
         self,

@@ -87,13 +87,13 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None
         Training steps. None is what the method needs for so many rows, and `fit_notes_` tells the number: for
-        `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond; with convolutional layers 2000; else
-        1000.
+        `novi` with Gaussian noise 400 up to 2,000 rows and 700 beyond, with other likelihoods 600 and 1000;
+        with convolutional layers 2000; else 1000.
     starts : int, default=1
         Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
     batch_size : int, default=None
-        Rows of a step. None is what the method needs: for `novi` with Gaussian noise 256 up to 2,000 rows,
-        64 images with convolutional layers, else 1000.
+        Rows of a step. None is what the method needs: for `novi` 256 up to 2,000 rows, 64 images with
+        convolutional layers, else 1000.
     devices : None, int or "all", default=None
         How many of JAX's devices (of every process, where there are several) share the work: the starts,
         where each can have equally many, or the rows of every step. None is one. The model is the same but

@@ -195,10 +195,12 @@ def test_the_number_of_rows_decides_the_rate_of_hyperparameters():
 def test_a_solved_last_layer_needs_fewer_steps_and_on_small_data_fewer_rows():
     gaussian, classifier = small_model(), one_layer(np.zeros((3, 1), np.float32), Bernoulli())
     small, large = (NOVI().budget(gaussian, rows) for rows in (SMALL_DATA, SMALL_DATA + 1))
-    usual = NOVI().budget(classifier, SMALL_DATA)
+    climbed = NOVI().budget(classifier, SMALL_DATA)
+    usual = NOVI().budget(classifier, SMALL_DATA + 1)
     assert usual == DSVI().budget(gaussian, SMALL_DATA)
-    assert small.batch_size < large.batch_size
-    assert max(small.steps, large.steps) < usual.steps
+    assert small.batch_size == climbed.batch_size < large.batch_size
+    assert small.steps < climbed.steps < usual.steps
+    assert large.steps < usual.steps
 
 
 def test_the_last_layer_is_solved_for_where_it_can_be():

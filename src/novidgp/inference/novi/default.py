@@ -33,8 +33,9 @@ SMALL_DATA = 2000
 """Rows up to which hyper-parameters overfit soon. With more, and a last layer that is solved for, they learn
 at 0.03 instead of 0.02 (unless `model_rate` is given)."""
 SMALL_BUDGET, LARGE_BUDGET = Budget(400, 256), Budget(700, 1000)
-"""What a run needs where the last layer is solved for, up to so many rows and beyond. Measured on the paper's
-eight sets: 1000 steps of 1000 rows end no better, and take six times as long on the small ones."""
+SMALL_GRADIENT_BUDGET = Budget(600, 256)
+"""What a run needs: up to so many rows and beyond, where the last layer is solved for; up to so many where it
+is not. 1000 steps of 1000 rows end no better, and take up to six times as long (docs/notebook.md)."""
 
 
 @final
@@ -94,9 +95,10 @@ class NOVI(Method):
                 )
 
     def budget(self, model, num_data):
-        if not self.solves_last_layer(model):
-            return super().budget(model, num_data)
-        return SMALL_BUDGET if num_data <= SMALL_DATA else LARGE_BUDGET
+        small = num_data <= SMALL_DATA
+        if self.solves_last_layer(model):
+            return SMALL_BUDGET if small else LARGE_BUDGET
+        return SMALL_GRADIENT_BUDGET if small else super().budget(model, num_data)
 
     def keeps_snapshots(self, num_data):
         return self.snapshots
