@@ -122,7 +122,7 @@ def stream(arguments):
     from novidgp.estimators.sources import TableRows
     from novidgp.training.rowfile import write_rows
 
-    options = {"max_steps": arguments.steps, "batch_size": 1000, "local": False, "random_state": 0}
+    options: dict = {"max_steps": arguments.steps, "batch_size": 1000, "local": False, "random_state": 0}
     begin = clock()
     file = write_rows(TableRows(arguments.folder, "y", "regression"), "float32", scale_targets=True)
     result = {"rows": len(file), "conversion": spent(begin)}
@@ -178,9 +178,10 @@ def rate(batch, steps=60):
     novidgp.distributed.start()
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20 * batch, 8))
-    model = novidgp.DGPRegressor(
-        max_steps=steps, batch_size=batch, hidden_dim=10, devices="all", local=False, random_state=0
-    ).fit(X, np.sin(X.sum(1)), chunk=20)
+    settings: dict = {"devices": "all", "local": False, "random_state": 0}
+    model = novidgp.DGPRegressor(max_steps=steps, batch_size=batch, hidden_dim=10, **settings).fit(
+        X, np.sin(X.sum(1)), chunk=20
+    )
     return batch / step_seconds(model)
 
 

@@ -25,7 +25,7 @@ ALL = dict(commands(typer.main.get_command(app)))
 
 def test_every_command_and_every_option_is_explained():
     assert {words[0] for words in ALL} == {
-        *("demo", "fit", "predict", "evaluate", "doctor", "data", "bench", "version")
+        *("demo", "fit", "launch", "predict", "evaluate", "doctor", "data", "bench", "version")
     }
     for words, command in ALL.items():
         assert command.help, words

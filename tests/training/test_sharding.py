@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from novidgp.inference import METHODS
@@ -63,4 +62,4 @@ def test_what_is_no_number_of_devices_is_refused(devices, error, words):
 
 def test_more_devices_than_there_are_are_refused_with_the_cure():
     with pytest.raises(ValueError, match=r"devices=64, but JAX sees .*JAX_NUM_CPU_DEVICES=64"):
-        make_layout(np.int64(64))
+        make_layout(64)
