@@ -229,6 +229,8 @@ def fit_command(
     )
     console.print(f"saved {path}{rows}")
     if held_out and jobs.is_first():
+        assert X is not None
+        assert y is not None
         values = scores(model, X[test], y[test])
         console.print(score_table(values, f"{held_out:,} rows held out"))
 
