@@ -220,7 +220,8 @@ def fit_command(
             model.save(path, extra={ENCODING: problem.encoding})
     if model.fit_status_ == "interrupted":
         kept = f"saved {path}" if checkpoint is None else f"saved {path}, and the run in {checkpoint}"
-        leave(f"interrupted after {model.n_iter_:,} of {steps:,} steps: {kept}")
+        wanted = "" if steps is None else f" of {steps:,}"
+        leave(f"interrupted after {model.n_iter_:,}{wanted} steps: {kept}")
     console.print(f"{model.n_iter_:,} steps in {seconds:.1f} s: {model.fit_status_}")
     for line in [*mixing(model.posterior_), *discrepancies(model.history_), *model.fit_notes_]:
         console.print(line)
