@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -81,7 +82,13 @@ def main(folder: Path, depths: tuple[int, ...], method: str) -> None:
         best = best_temperature(lambda t, views=views: heads(t)(views), labels)
         show(f"temperature {best:.2f} from {name}", heads(best))
     began = time.perf_counter()
-    options = {"num_layers": 1, "num_inducing": 100, "max_steps": 400, "batch_size": 500, "random_state": 0}
+    options: dict[str, Any] = {
+        "num_layers": 1,
+        "num_inducing": 100,
+        "max_steps": 400,
+        "batch_size": 500,
+        "random_state": 0,
+    }
     model = DGPClassifier(inference=method, num_predict_samples=50, **options).fit(usual, y[:5000])
     show(f"{method}, {time.perf_counter() - began:.0f} s", model.predict_proba)
 

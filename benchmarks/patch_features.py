@@ -1,7 +1,8 @@
-"""Patch features of CIFAR-10 under a GP: `python benchmarks/patch_features.py CENTRES TRAIN_IMAGES TEST_IMAGES`."""
+"""Patch features of CIFAR-10 under a GP: `patch_features.py CENTRES TRAIN_IMAGES TEST_IMAGES`."""
 
 import sys
 import time
+from typing import Any
 
 from sklearn.linear_model import LogisticRegression
 
@@ -19,7 +20,13 @@ def main(centres: int, rows: int, test_rows: int) -> None:
     print(f"features: {time.process_time() - clock:.0f} s of CPU", flush=True)
     linear = LogisticRegression(C=0.01, max_iter=200).fit(F / F.std(0), y)
     print(f"logistic regression: accuracy {linear.score(T / F.std(0), y_test):.4f}", flush=True)
-    options = {"num_layers": 1, "num_inducing": 200, "max_steps": 400, "batch_size": 500, "random_state": 0}
+    options: dict[str, Any] = {
+        "num_layers": 1,
+        "num_inducing": 200,
+        "max_steps": 400,
+        "batch_size": 500,
+        "random_state": 0,
+    }
     model = DGPClassifier(inference="dsvi", **options).fit(F, y)
     print(f"GP: accuracy {model.score(T, y_test):.4f}, {time.process_time() - clock:.0f} s of CPU in all")
 
