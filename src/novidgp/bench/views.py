@@ -43,7 +43,7 @@ def _places(
     angle = np.deg2rad(20.0) * strength * rng.uniform(-1, 1, count)
     scale = np.exp(0.2 * strength * rng.uniform(-1, 1, count))
     down, right = rng.uniform(-4, 4, (2, count))[..., None, None]
-    mirror = rng.choice([-1.0, 1.0], count)[:, None, None]
+    mirror = np.where(rng.random(count) < 0.5, -1.0, 1.0)[:, None, None]
     cosine, sine = (f(angle)[:, None, None] / scale[:, None, None] for f in (np.cos, np.sin))
     y, x = np.meshgrid(
         np.arange(height) - (height - 1) / 2, np.arange(width) - (width - 1) / 2, indexing="ij"

@@ -110,7 +110,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     num_centres : int, default=400
-        K-means centres. More are better and slower; 1600 took 5 minutes for 60,000 images of CIFAR-10.
+        K-means centres. More are better and slower.
     size : int, default=6
         Height and width of a patch in pixels.
     stride : int, default=1
