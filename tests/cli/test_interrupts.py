@@ -11,10 +11,11 @@ from novidgp import load_model
 from novidgp.cli.interrupts import _IMPORT, heed_termination
 from novidgp.storage import load
 from support.commands import houses
-from support.processes import Process
+from support.processes import ANNOUNCE_COMPILING, Process
 
-COMMAND = """
+COMMAND = f"""
 import sys
+{ANNOUNCE_COMPILING}
 from novidgp.training import loop
 advance = loop._Job.advance
 def announcing(*arguments):
@@ -56,7 +57,8 @@ def test_a_fit_that_is_interrupted_while_compiling_has_nothing_to_save(tmp_path,
         COMMAND, "fit", table, "-t", "price", "-o", model, "--layers", "3", "--inducing", "50", **settings
     ) as process:
         process.wait_for("advancing")
-        time.sleep(4.0)
+        process.wait_for("compiling")
+        time.sleep(0.5)
         process.send(number)
         start = time.monotonic()
         returned, _, told = process.end()

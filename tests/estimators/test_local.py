@@ -8,6 +8,7 @@ import pytest
 
 import novidgp
 from novidgp import DGPClassifier, DGPRegressor
+from novidgp.inference import METHODS
 
 SMALL = {
     "inference": "dsvi",
@@ -115,6 +116,16 @@ def test_missing_targets_have_neighbours_that_are_there(wave, elsewhere):
     assert [len(target.conditioned.rows) for target in fitted.local_.targets] == [300, 150]
     mean = fitted.predict(elsewhere)
     assert np.corrcoef(mean[:, 0], -mean[:, 1])[0, 1] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_layer(wave, elsewhere, name):
+    """One step leaves all of the wave to the layer, whatever the method."""
+    quick = SMALL | {"inference": name, "max_steps": 1, "latent_dim": 0}
+    fitted = DGPRegressor(**quick, local=LOCAL).fit(*wave)
+    truth = 100.0 + 20.0 * np.sin(4.0 * elsewhere[:, 0])
+    assert np.sqrt(np.mean((fitted.predict(elsewhere) - truth) ** 2)) < 8.0  # 14 without the layer
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,17 @@ _LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handle
 """A shell starts its background processes deaf to Ctrl-C."""
 
 
+ANNOUNCE_COMPILING = """
+from novidgp.training import interrupts
+wait = interrupts.Signals.wait
+def announcing_wait(*arguments):
+    print("compiling", flush=True)
+    return wait(*arguments)
+interrupts.Signals.wait = announcing_wait
+"""
+"""A program that begins so says when it waits for the compiler: a busy machine traces for seconds first."""
+
+
 class Process:
     """A running Python program. It is killed when it takes longer than `timeout` seconds."""
 

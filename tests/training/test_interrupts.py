@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from novidgp.storage import load
 from novidgp.training.interrupts import Pace, Signals, compiling, deferred_signals
-from support.processes import Process
+from support.processes import ANNOUNCE_COMPILING, Process
 from support.small import small_batch, small_model
 from support.training import DESCENT, assert_same, fit, toy
 
@@ -56,15 +56,12 @@ def seconds_until(process, word):
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_ctrl_c_while_compiling_raises_at_once_and_once(tmp_path, checkpoint):
     """The program takes minutes to compile. A second or two are for a busy machine."""
-    code = """
-    print("compiling", flush=True)
-    once(lambda: fit(SLOW_TO_COMPILE, checkpoint=sys.argv[1] or None))
-    """
+    code = "once(lambda: fit(SLOW_TO_COMPILE, checkpoint=sys.argv[1] or None))"
     path = tmp_path / "run"
-    with Process(ONCE + textwrap.dedent(code), path if checkpoint else "") as process:
-        process.wait_for("compiling")
+    with Process(ANNOUNCE_COMPILING + ONCE + code, path if checkpoint else "") as process:
         process.wait_for("traced")
-        time.sleep(1.0)
+        process.wait_for("compiling")
+        time.sleep(0.5)
         process.send()
         assert seconds_until(process, "raised") < 3.0
         assert process.wait_for("") == "done\n"
