@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
-from novidgp.numerics.linalg import add_jitter, default_jitter, inverse_cholesky, row_quadratic
+from novidgp.numerics.linalg import add_jitter, default_jitter, inverse_cholesky
 
 M = 4
 
@@ -117,14 +116,3 @@ def test_a_batch_takes_what_its_worst_member_needs(x64):
 def test_differentiation_sees_a_constant_diagonal(x64):
     gradient = jax.grad(lambda k: jnp.sum(add_jitter(k)[0]))(with_smallest_eigenvalue(-3e-7, "float64"))
     np.testing.assert_array_equal(gradient, np.ones((M, M)))
-
-
-def test_row_quadratic_and_its_derivatives(x64):
-    rng = np.random.default_rng(0)
-    rows, root = jnp.asarray(rng.normal(size=(3, 7, 4))), jnp.asarray(rng.normal(size=(3, 4, 4)))
-    matrix = root @ jnp.swapaxes(root, -1, -2)
-    expected = np.einsum("bni,bij,bnj->bn", rows, matrix, rows)
-    np.testing.assert_allclose(row_quadratic(rows, matrix), expected, rtol=1e-12)
-    # Central differences in float64 are good to 1e-8 or so.
-    function = jax.jit(lambda a, c: row_quadratic(a, c @ jnp.swapaxes(c, -1, -2)))
-    check_grads(function, (rows, root), order=1, rtol=1e-6)

@@ -11,7 +11,6 @@ Axes: k posterior samples, n rows, d inputs, p outputs, m inducing points, q ker
 """
 
 import abc
-import math
 from typing import ClassVar, NamedTuple, final
 
 import equinox as eqx
@@ -21,7 +20,7 @@ from jaxtyping import Array, Float
 
 from novidgp.model.kernels import Kernel
 from novidgp.model.means import MeanFunction
-from novidgp.numerics.linalg import add_jitter, inverse_cholesky, row_quadratic
+from novidgp.numerics.linalg import add_jitter, inverse_cholesky
 
 _VARIANCE_FLOOR = 1e-8
 
@@ -173,7 +172,7 @@ def moments_at(
     if scale is not None:
         scale = scale if h.ndim == 2 else scale[:, None]
         if noise is None:
-            share = share + _spread(matrix, scale)
+            share = share + jnp.sum((matrix @ scale) ** 2, axis=-1)
         else:
             spread = matrix @ scale
             spread = spread[:, None] if h.ndim == 2 else spread
@@ -187,17 +186,6 @@ def moments_at(
         mean = _project_samples(matrix, v)
         share = jnp.moveaxis(share, 0, -1)
     return Moments(layer.mean(h) + mean + shift, variance * share)
-
-
-def _spread(matrix: Float[Array, "*#b n m"], scale: Float[Array, "*#b m m"]) -> Float[Array, "... n"]:
-    """`|a C|^2` of every row: what the covariance `C C^T` of V adds to its variance.
-
-    By way of `C C^T` a row needs no product in reverse, but this matrix and its gradient take three products
-    of m x m matrices: worth it for more rows than 3 m.
-    """
-    if math.prod(matrix.shape[1:-1]) > 3 * scale.shape[-1]:
-        return jnp.maximum(row_quadratic(matrix, scale @ jnp.swapaxes(scale, -1, -2)), 0.0)  # rounding
-    return jnp.sum((matrix @ scale) ** 2, axis=-1)
 
 
 def _project_shared(basis: Float[Array, "q n m"], v: Float[Array, "k m p"]) -> Float[Array, "k n p"]:

@@ -121,20 +121,3 @@ def add_jitter(
     attempt, _ = jax.lax.while_loop(keep_trying, enlarge, (-1, True))
     size = sizes[attempt]
     return matrix + size * eye, size
-
-
-@jax.custom_jvp
-def row_quadratic(rows: Float[Array, "*#b n m"], matrix: Float[Array, "*#b m m"]) -> Float[Array, "*b n"]:
-    """`a S a^T` of every row `a`, for a symmetric `S`.
-
-    Differentiation in the rows needs no further product: the derivative is `2 a S`, which the value has.
-    """
-    return jnp.sum((rows @ matrix) * rows, axis=-1)
-
-
-@row_quadratic.defjvp
-def _row_quadratic_jvp(primals, tangents):
-    (rows, matrix), (row_tangent, matrix_tangent) = primals, tangents
-    product = rows @ matrix
-    tangent = jnp.sum(2.0 * product * row_tangent + (rows @ matrix_tangent) * rows, axis=-1)
-    return jnp.sum(product * rows, axis=-1), tangent
