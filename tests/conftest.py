@@ -71,6 +71,15 @@ def _short_local_layers():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_rehearsals():
+    """A fit compiles in a second thread what comes after it. Here the other core has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("base", "streaming"):
+            patch.setattr(f"novidgp.estimators.{room}.rehearsal", lambda *_: None)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _free_module():
     """Forget a module's compiled programs: those of the whole suite do not fit into memory."""

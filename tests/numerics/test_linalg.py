@@ -4,8 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from novidgp.numerics.linalg import add_jitter, default_jitter, inverse_cholesky
+from novidgp.numerics.linalg import (
+    add_jitter,
+    default_jitter,
+    inverse_cholesky,
+    single_threaded_lapack,
+)
 
 M = 4
 
@@ -116,3 +122,19 @@ def test_a_batch_takes_what_its_worst_member_needs(x64):
 def test_differentiation_sees_a_constant_diagonal(x64):
     gradient = jax.grad(lambda k: jnp.sum(add_jitter(k)[0]))(with_smallest_eigenvalue(-3e-7, "float64"))
     np.testing.assert_array_equal(gradient, np.ones((M, M)))
+
+
+def test_lapack_keeps_to_one_thread_until_the_last_has_left():
+    """Threads that overlap: the first to enter leaves first, and the number from before comes back."""
+
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    first, second = single_threaded_lapack(), single_threaded_lapack()
+    with threadpool_limits(2, user_api="blas"):
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert threads() == {1}
+        second.__exit__(None, None, None)
+        assert threads() == {2}

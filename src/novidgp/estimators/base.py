@@ -30,6 +30,7 @@ from novidgp.estimators.checks import (
     seed_of,
 )
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
+from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
@@ -306,6 +307,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 validation=validation,
                 patience=None if validation is None else self.patience,
                 plateau=self.patience if validation is None else None,
+                meanwhile=rehearsal(self, config, (X, scaled[1]), (inputs, targets), local),
                 **training_options(self, callbacks, chunk),
             )
         keep(self, result, method, config, budget, seed, len(X), inputs, targets)

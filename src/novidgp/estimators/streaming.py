@@ -8,6 +8,7 @@ import numpy as np
 
 from novidgp.estimators.checks import check_local, seed_of
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
+from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.sources import ArrayRows, TableRows
 from novidgp.features.transformers import is_transformer
 from novidgp.inference import Method
@@ -110,6 +111,7 @@ def fit_rows(
             starts=int(estimator.starts),
         )
         budget = budget_of(estimator, method, model, len(file))
+        rows = file.inputs.original(np.asarray(sample.x, np.float64)), np.asarray(sample.y, np.float64)
         data: Batch | RowFile = file
         full_batch = len(file) <= budget.batch_size
         if full_batch:
@@ -124,6 +126,7 @@ def fit_rows(
             batch_size=None if full_batch else budget.batch_size,
             num_data=len(file),
             plateau=estimator.patience,
+            meanwhile=rehearsal(estimator, config, rows, (file.inputs, file.targets), local),
             **training_options(estimator, callbacks, chunk),
         )
     keep(estimator, result, method, config, budget, seed, len(file), file.inputs, file.targets)

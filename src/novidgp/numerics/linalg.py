@@ -6,6 +6,7 @@ Every Gaussian conditional in the library is a product with the *inverse Cholesk
 
 import functools
 import math
+import threading
 from contextlib import AbstractContextManager
 
 import jax
@@ -18,13 +19,35 @@ _JITTER = {"float32": 1e-5, "float64": 1e-8}
 _MAX_ATTEMPTS = 5
 
 
-def single_threaded_lapack() -> AbstractContextManager:
+class _SingleThread:
+    """LAPACK on one thread, as long as any thread of Python is in the context."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_SINGLE_THREAD = _SingleThread()
+
+
+def single_threaded_lapack() -> AbstractContextManager[None]:
     """A context in which LAPACK keeps to one thread.
 
     XLA hands small factorisations to LAPACK from its own thread pool; a second pool that spins for the same
     cores makes a 100 x 100 triangular solve take milliseconds instead of microseconds.
     """
-    return _libraries().limit(limits=1, user_api="blas")
+    return _SINGLE_THREAD
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from novidgp import distributed
@@ -56,17 +56,23 @@ class Signals:
 
         The interpreter waits for such a call before it exits: to stop a thread inside XLA is to crash.
         """
-        if not self._handlers:
-            return function()
-        pool = ThreadPoolExecutor(1, thread_name_prefix=_COMPILER)
-        try:
-            future = pool.submit(function)
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    return future.result(_POLL_SECONDS)
-                self.check()
-        finally:
-            pool.shutdown(wait=False)
+        return self.result(in_thread(function)) if self._handlers else function()
+
+    def result(self, call: Future[Any]) -> Any:
+        """The result of a call in a thread. A signal that raises leaves the thread to end by itself."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return call.result(_POLL_SECONDS)
+            self.check()
+
+
+def in_thread(function: Callable[[], Any]) -> Future[Any]:
+    """A slow call into compiled code, in a thread of its own."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix=_COMPILER)
+    try:
+        return pool.submit(function)
+    finally:
+        pool.shutdown(wait=False)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from novidgp.numerics.trees import on_device, shapes
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.checkpoint import Checkpoint, digest
 from novidgp.training.feeds import make_feed
-from novidgp.training.interrupts import Pace, Signals, deferred_signals
+from novidgp.training.interrupts import Pace, Signals, deferred_signals, in_thread
 from novidgp.training.memory import release_programs
 from novidgp.training.progress import progress_bar
 from novidgp.training.rowfile import RowFile
@@ -100,6 +100,7 @@ def fit(
     on_interrupt: str = "raise",
     progress: bool | None = None,
     chunk: int = 100,
+    meanwhile: Callable[[Callable[[], Fitted]], Any] | None = None,
 ) -> FitResult:
     """Fit `model` to `data` by `steps` steps of an inference method, on minibatches of `batch_size` rows.
 
@@ -123,6 +124,9 @@ def fit(
     and when the run ends or is interrupted; `resume=True` continues from it where it exists. Whether it can
     be written is tried first; a failure later is a warning. `progress=None` shows a bar if stderr is a
     terminal, True also a line every ten seconds if it is not.
+
+    `meanwhile` is called once, in a thread of its own, with a function that gives the model as the run
+    starts. The steps are compiled at the same time, on one core: it can compile what will be needed next.
     """
     started = time.perf_counter()
     refuse_fork()
@@ -145,8 +149,9 @@ def fit(
     stopped: Status | None = None
     interrupt = None
     with deferred_signals() as signals, single_threaded_lapack():
+        numbers = Numbers(num_data, steps)
         job = _Job(
-            plan, model, data, Numbers(num_data, steps), batch_size, chunk, key, validation, diagnose, signals
+            plan, model, data, numbers, batch_size, chunk, key, validation, diagnose, signals, meanwhile
         )
         run = None
         if store is not None:
@@ -176,6 +181,7 @@ def fit(
                         note = f"stopped by a callback after step {run.step}"
                         stopped, run = "early-stopped", run.noting(note)
                     signals.check_everywhere()
+                job.finish()
         except KeyboardInterrupt as error:
             stopped, run, interrupt = "interrupted", run.noting(f"interrupted after step {run.step}"), error
         finally:
@@ -208,6 +214,7 @@ class _Job:
         validation: Batch | None,
         diagnose: bool,
         signals: Signals,
+        meanwhile: Callable[[Callable[[], Fitted]], Any] | None,
     ):
         self.plan, self.batch_size, self.chunk, self.numbers = plan, batch_size, chunk, numbers
         self.inference = plan._replace(layout=None).inference(numbers)
@@ -218,6 +225,7 @@ class _Job:
         self.dtype = self.feed.example().x.dtype
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
         self.signals, self.pace, self.compiled = signals, Pace(), False
+        self.meanwhile, self.aside = meanwhile, None
 
     def start(self, model: DGP) -> Run:
         arguments = self.plan, *self._init_arguments(model)
@@ -289,7 +297,11 @@ class _Job:
     def _steps(self, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
         if not self.compiled:
-            self._compile(self._lower(run))
+            program = self._lower(run)
+            if self.meanwhile is not None:
+                start = functools.partial(self.fitted, run.state)
+                self.aside = in_thread(functools.partial(self.meanwhile, start))
+            self._compile(program)
             distributed.meet()
             self.compiled = True
         state, parts, done = run.state, [], 0
@@ -302,6 +314,11 @@ class _Job:
             self.pace.learn(steps, time.perf_counter() - clock)
             done += steps
         return local(state), {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def finish(self) -> None:
+        """Wait for what runs beside the training."""
+        if self.aside is not None:
+            self.signals.result(self.aside)
 
     def _compile(self, program: jax.stages.Lowered) -> None:
         """Compile a program where Ctrl-C need not wait for it, and no other process compiles it as well."""

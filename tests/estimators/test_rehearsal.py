@@ -1,0 +1,84 @@
+"""What comes after training is compiled beside it, changes nothing, and can fail without harm."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from novidgp import DGPRegressor
+from novidgp.estimators import rehearsal as module
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((230, 2))
+y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(230)
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+@pytest.fixture
+def rehearsed(monkeypatch):
+    """Fits rehearse, as they do outside of the tests, and nothing counts as rehearsed before."""
+    from novidgp.estimators import base
+
+    monkeypatch.setattr(base, "rehearsal", module.rehearsal)
+    monkeypatch.setattr(module, "_REHEARSED", set())
+
+
+def regressor(**settings):
+    small = {
+        "inference": "dsvi",
+        "num_layers": 2,
+        "num_inducing": 5,
+        "max_steps": 5,
+        "num_predict_samples": 4,
+    }
+    return DGPRegressor(**(small | {"local": True, "random_state": 0} | settings))
+
+
+def test_what_comes_after_training_is_compiled_aside(rehearsed):
+    """The main thread compiles the start, and after the steps nothing that takes time: no prediction, no
+    local layer."""
+    threads = []
+
+    def listen(event, duration, **_):
+        if event == COMPILED:
+            threads.append(threading.current_thread().name)
+
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        model = regressor().fit(X, y, callbacks=[lambda _: threads.append("trained")])
+        model.predict(X)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    after = threads[threads.index("trained") :]
+    assert sum(name.startswith("novidgp-compile") for name in threads) >= 5
+    assert after.count("MainThread") == 0
+
+
+def test_a_rehearsal_changes_nothing_and_is_not_repeated(rehearsed, monkeypatch):
+    with_it = regressor().fit(X, y)
+    assert len(module._REHEARSED) == 1
+    regressor(random_state=1).fit(X, y)
+    assert len(module._REHEARSED) == 1
+    monkeypatch.setattr("novidgp.estimators.base.rehearsal", lambda *_: None)
+    without = regressor().fit(X, y)
+    assert np.array_equal(with_it.predict(X), without.predict(X))
+    assert with_it.fit_notes_ == without.fit_notes_
+
+
+def test_a_rehearsal_that_fails_costs_nothing(rehearsed, monkeypatch):
+    """The double is another object than the model that is fitted."""
+    real, seen = DGPRegressor._predict, []
+
+    def predict(self, rows):
+        if threading.current_thread() is not threading.main_thread():
+            seen.append(self)
+            raise RuntimeError("the rehearsal fails")
+        return real(self, rows)
+
+    monkeypatch.setattr(DGPRegressor, "_predict", predict)
+    model = regressor().fit(X, y)
+    assert len(seen) == 1
+    assert seen[0] is not model
+    assert np.isfinite(model.predict(X)).all()
