@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _LOCK_FILE = "novidgp.lock"
 VARIABLE = "NOVIDGP_CACHE"
+_LEAST_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+_LEAST_SECONDS = 0.05
+"""Programs that take less to compile are not kept. JAX's own limit of a second would leave most of a fit's
+programs out, which take two seconds together."""
 COMPILER_OPTIONS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 """For every `jit` of the library. On a CPU, XLA's newer emitters build an LLVM module for each kernel: with
 them a training step takes twice as long to compile, and it runs no faster."""
@@ -52,6 +56,8 @@ def use_compilation_cache() -> None:
     if not os.access(directory, os.W_OK):
         return
     jax.config.update("jax_compilation_cache_dir", str(directory))
+    if _LEAST_VARIABLE not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
     compilation_cache.reset_cache()  # it may have been looked for, and not found, before
 
 
