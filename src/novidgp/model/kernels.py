@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from novidgp.numerics.linalg import default_jitter
+from novidgp.numerics.trees import numpy_for
 
 
 def squared_distance(x: Float[Array, "*q n d"], z: Float[Array, "*q m d"]) -> Float[Array, "*q n m"]:
@@ -201,8 +202,9 @@ def stationary(
     shape: float = 1.0,
 ) -> Stationary:
     """A stationary kernel from parameters in natural units."""
-    log_shape = jnp.full_like(variance, jnp.log(shape)) if profile == "rq" else None
-    return Stationary(jnp.log(variance), jnp.log(lengthscale), log_shape, profile)
+    numpy = numpy_for(lengthscale, variance)
+    log_shape = numpy.full_like(variance, math.log(shape)) if profile == "rq" else None
+    return Stationary(*jax.device_put((numpy.log(variance), numpy.log(lengthscale), log_shape)), profile)
 
 
 KernelFactory = Callable[[Float[Array, "q d"], Float[Array, " q"]], Kernel]
@@ -218,12 +220,11 @@ def make_kernel(spec: str, lengthscale: Float[Array, "q d"], variance: Float[Arr
     A product binds tighter than a sum. Parts of a sum share the variance equally, and a product's first
     factor carries all of it, so that the whole has the variance asked for.
     """
-    terms = spec.split("+")
+    terms, numpy = spec.split("+"), numpy_for(variance)
+    share, ones = jax.device_put((numpy.asarray(variance) / len(terms), numpy.ones_like(variance)))
     built = []
     for term in terms:
         names = [name.strip() for name in term.split("*")]
-        share = variance / len(terms)
-        ones = jnp.ones_like(variance)
         factors = tuple(KERNELS[name](lengthscale, share if i == 0 else ones) for i, name in enumerate(names))
         built.append(factors[0] if len(factors) == 1 else Product(factors))
     return built[0] if len(built) == 1 else Sum(tuple(built))

@@ -17,6 +17,7 @@ from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.numerics.random import normal
+from novidgp.numerics.trees import on_device
 
 _NODES, _WEIGHTS = np.polynomial.hermite.hermgauss(20)
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -95,7 +96,7 @@ class GaussianNoise(Likelihood):
 
     @classmethod
     def start(cls, targets, *, noise, count_rate, dtype):
-        return cls(jnp.full((targets,), np.log(noise), dtype))
+        return cls(on_device(np.full(targets, np.log(noise)), dtype))
 
     @property
     def variance(self) -> Float[Array, "*k t"]:
@@ -128,7 +129,8 @@ class StudentT(Likelihood):
 
     @classmethod
     def start(cls, targets, *, noise, count_rate, dtype):
-        return cls(jnp.full((targets,), np.log(noise), dtype), jnp.full((targets,), np.log(3.0), dtype))
+        logs = np.log(noise), np.log(3.0)
+        return cls(*(on_device(np.full(targets, log), dtype) for log in logs))
 
     @property
     def df(self) -> Float[Array, "*k t"]:
@@ -167,7 +169,7 @@ class Heteroscedastic(Likelihood):
 
     @classmethod
     def start(cls, targets, *, noise, count_rate, dtype):
-        return cls(jnp.full((targets,), np.log(noise), dtype))
+        return cls(on_device(np.full(targets, np.log(noise)), dtype))
 
     def _split(self, mean, variance):
         variance = jnp.broadcast_to(variance, mean.shape)
@@ -277,7 +279,7 @@ class Poisson(Likelihood):
 
     @classmethod
     def start(cls, targets, *, noise, count_rate, dtype):
-        return cls(jnp.full((targets,), np.log(count_rate), dtype))
+        return cls(on_device(np.full(targets, np.log(count_rate)), dtype))
 
     @classmethod
     def refusal(cls, y):
