@@ -178,9 +178,8 @@ def unexplained(
 ) -> Float[Array, "q *k"]:
     """What the inducing points leave of the `prior` variance, in units of the kernel's."""
     square = matrix * matrix
-    if weight is not None:
-        square = square * weight.reshape(len(weight), *[1] * (matrix.ndim - 2), -1)
-    return jnp.maximum(prior - jnp.sum(square, axis=-1), _VARIANCE_FLOOR)
+    explained = jnp.sum(square, axis=-1) if weight is None else jnp.einsum("q...m,qm->q...", square, weight)
+    return jnp.maximum(prior - explained, _VARIANCE_FLOOR)
 
 
 def moments_at(

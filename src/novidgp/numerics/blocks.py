@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 
-def blocks(count: int, size: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """The rows of every block, and their numbers with the last row repeated up to the block's size."""
+def blocks(count: int, size: int) -> Iterator[tuple[slice, slice | np.ndarray]]:
+    """The rows of every block, and the same with the last row repeated up to the block's size."""
     for start in range(0, count, size):
-        yield slice(start, min(start + size, count)), np.minimum(np.arange(start, start + size), count - 1)
+        rows = slice(start, min(start + size, count))
+        full = rows.stop - start == size
+        yield rows, rows if full else np.minimum(np.arange(start, start + size), count - 1)

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,9 +26,8 @@ from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.random import normal
 from novidgp.numerics.scaling import Standardiser
-from novidgp.numerics.trees import on_device
 
-_jit: Any = functools.partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)  # type: ignore
+_jit: Any = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 _BISECTIONS = 48
 _QUANTILE_DRAWS = 4_000
 
@@ -87,7 +85,7 @@ class Predictive:
         levels, likelihood = np.reshape(levels, -1), self.likelihood
 
         def block(moments, _):
-            wanted = on_device(levels, moments.mean.dtype)
+            wanted = levels.astype(moments.mean.dtype)
             if isinstance(likelihood, GaussianNoise):
                 return _mixture_quantiles(likelihood, moments, wanted)
             return _draw_quantiles(likelihood, moments, wanted, self.key)
@@ -103,7 +101,7 @@ class Predictive:
         def density(moments, rows):
             block = np.full((moments.mean.shape[1], y.shape[1]), np.nan)
             block[: rows.stop - rows.start] = scaled[rows]
-            return _log_density(self.likelihood, moments, on_device(block, moments.mean.dtype), self.key)
+            return _log_density(self.likelihood, moments, block.astype(moments.mean.dtype), self.key)
 
         return self._over_blocks(density) - jacobian
 
@@ -132,8 +130,7 @@ class Predictive:
         mean, variance = self.moments
         variance = variance + self.noise_variance()[:, None]
         moments = HostMoments(*local.correct(mean, variance, self.columns))
-        with precision(mean.dtype.name):
-            silent = jax.tree.map(lambda a: on_device(np.full_like(a, -np.inf)), self.likelihood)
+        silent = jax.tree.map(lambda a: np.full_like(a, -np.inf), self.likelihood)
         return dataclasses.replace(self, likelihood=silent, moments=moments)
 
     def _over_blocks(self, function: Callable[[Moments, slice], Any]) -> Any:
@@ -141,11 +138,10 @@ class Predictive:
         parts = []
         with precision(self.moments.mean.dtype.name):
             for rows, padded in blocks(len(self), self.block_size):
-                count = rows.stop - rows.start
-                mean, variance = (on_device(m[:, padded]) for m in self.moments)
-                result = function(Moments(mean, variance), rows)
-                parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
-        return jax.tree.map(lambda *a: np.concatenate(a), *parts)
+                mean, variance = (m[:, padded] for m in self.moments)
+                parts.append(function(Moments(mean, variance), rows))  # sent off, not waited for
+            joined = jax.tree.map(lambda *a: np.concatenate(a, dtype=np.float64)[: len(self)], *parts)
+        return joined
 
 
 def _moments(likelihood: Likelihood, moments: Moments):
@@ -205,7 +201,7 @@ def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
     return jax.lax.map(lambda moments: row(*moments), jax.tree.map(lambda m: jnp.swapaxes(m, 0, 1), moments))
 
 
-@_jit
+@functools.partial(_jit, static_argnums=2)
 def _sample(likelihood: Likelihood, moments: Moments, count: int, path_key, key):
     function_key, noise_key, row_key = jax.random.split(key, 3)
     if path_key is None:
