@@ -15,8 +15,7 @@ from jaxtyping import PRNGKeyArray
 from novidgp.local.features import local_inputs
 from novidgp.local.layer import LocalLayer
 from novidgp.model.likelihoods import Likelihood
-from novidgp.numerics.blocks import blocks
-from novidgp.numerics.compilation import precision
+from novidgp.numerics.blocks import over_blocks
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.scaling import Standardiser, identity
 from novidgp.posteriors.fitted import Fitted
@@ -69,8 +68,9 @@ class Predictor:
         scaled = x if inputs is None else inputs.inputs(x)
         with np.errstate(over="ignore"):  # refused below, in words
             rows = scaled.astype(self.dtype)
-        with precision(self.dtype):  # all blocks are sent off before one is waited for
-            parts = [_propagate(self.prepared, rows[numbers]) for _, numbers in blocks(len(x), self.block_size)]
+        parts = over_blocks(
+            lambda numbers: _propagate(self.prepared, rows[numbers]), len(x), self.block_size, self.dtype
+        )
         mean, variance = (
             np.concatenate(part, axis=1)[:, : len(x)] for part in zip(*(m for m, _ in parts), strict=True)
         )
