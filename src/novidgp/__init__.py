@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from novidgp.model.layers import GPLayer
     from novidgp.numerics import stein
     from novidgp.posteriors.fitted import Fitted
-    from novidgp.prediction.predictive import Predictive, predict
+    from novidgp.prediction.predictive import Predictive
+    from novidgp.prediction.predictor import predict
     from novidgp.training.loop import FitResult, fit
 
     __version__: str
@@ -34,7 +35,7 @@ _HOMES = {
     "FitResult": "novidgp.training.loop",
     "fit": "novidgp.training.loop",
     "Predictive": "novidgp.prediction.predictive",
-    "predict": "novidgp.prediction.predictive",
+    "predict": "novidgp.prediction.predictor",
 }
 _MODULES = {
     "distributed": "novidgp.distributed",

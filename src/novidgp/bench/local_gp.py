@@ -20,16 +20,13 @@ def fit_local_gp(X: np.ndarray, y: np.ndarray, *, seed: int) -> Callable[[np.nda
     """The predictive distribution at raw inputs, fitted to standardised targets `y` `(n,)`."""
     scaling = standardiser(X)
 
-    def nothing(rows: int) -> Paths:
-        shape = (_PATHS, rows, 1)
-        return Paths(
-            np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.ones((_PATHS, 1), np.float32)
-        )
+    def nothing(X: np.ndarray) -> Paths:
+        zeros = np.zeros((_PATHS, len(X), 1), np.float32)
+        return Paths(zeros, zeros, np.ones((_PATHS, 1), np.float32), scaling.inputs(X))
 
     layer, _ = fit_local_layer(
-        lambda rows: nothing(len(rows)),
+        lambda rows: nothing(X[rows]),
         y[:, None],
-        scaling.inputs(X),
         LocalSettings(required=True),
         most_freedom=1.0,
         dtype="float32",
@@ -38,10 +35,10 @@ def fit_local_gp(X: np.ndarray, y: np.ndarray, *, seed: int) -> Callable[[np.nda
     assert layer is not None
 
     def predictive(X: np.ndarray) -> Predictive:
-        mean, variance, noise = nothing(len(X))
+        mean, variance, noise, columns = nothing(X)
         likelihood = GaussianNoise(on_device(0.5 * np.log(noise[0])))
         likelihood = jax.tree.map(lambda a: np.repeat(a[None], _PATHS, axis=0), likelihood)
-        deep = Predictive(likelihood, HostMoments(mean, variance), identity(1), jax.random.key(seed), _BLOCK)
-        return deep.corrected(layer, scaling.inputs(X))
+        moments, key = HostMoments(mean, variance), jax.random.key(seed)
+        return Predictive(likelihood, moments, identity(1), key, _BLOCK, columns=columns).corrected(layer)
 
     return predictive

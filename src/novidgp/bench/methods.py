@@ -134,7 +134,7 @@ class Curve:
         """RMSE or share of errors, and mean negative log density."""
         import jax
 
-        from novidgp.prediction.predictive import predict
+        from novidgp.prediction.predictor import predict
 
         inputs, targets = self._scaling
         paths, key = int(self._model.num_predict_samples), jax.random.key(0)

@@ -36,7 +36,6 @@ from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
-from novidgp.local.features import local_inputs
 from novidgp.local.layer import LocalLayer
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import DGP, Batch
@@ -47,15 +46,16 @@ from novidgp.numerics.scaling import channel_standardiser, identity, standardise
 from novidgp.numerics.sharding import check_devices
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
-from novidgp.prediction.predictive import Predictive, predict
+from novidgp.prediction.predictive import Predictive
+from novidgp.prediction.predictor import Predictor
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.interrupts import deferred_signals
 from novidgp.training.loop import ON_INTERRUPT, Callback, fit
 
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
-_ON_DEVICE: WeakKeyDictionary["DGPEstimator", tuple[Fitted, Fitted]] = WeakKeyDictionary()
-"""The arrays of fitted estimators, on the host and on the device. No attribute: a prediction changes none."""
+_PREDICTORS: WeakKeyDictionary["DGPEstimator", tuple[tuple, Predictor]] = WeakKeyDictionary()
+"""Of fitted estimators, with what they were made of. No attribute: a prediction changes none."""
 
 
 class DGPEstimator(BaseEstimator, abc.ABC):
@@ -321,13 +321,12 @@ class DGPEstimator(BaseEstimator, abc.ABC):
 
         def paths(rows: np.ndarray) -> Paths:
             predictive = self._predict(X[rows])
-            return Paths(*predictive.moments, predictive.noise_variance())
+            assert predictive.columns is not None
+            return Paths(*predictive.moments, predictive.noise_variance(), predictive.columns)
 
-        columns = local_inputs(self._fitted(), self.input_scaling_.inputs(X))
         self.local_, notes = fit_local_layer(
             paths,
             y,
-            columns,
             settings,
             most_freedom=2.0 * self.model_.layers[-1].num_inducing,
             dtype=self.config_.dtype,
@@ -338,28 +337,22 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _fitted(self) -> Fitted:
         return Fitted(self.model_, self.posterior_, self.ensemble_)
 
-    def _on_device(self) -> Fitted:
-        """`_fitted`, on the device for all predictions of this model."""
-        fitted, (source, kept) = self._fitted(), _ON_DEVICE.get(self, (None, None))
-        if source is None or kept is None or any(map(operator.is_not, source, fitted)):
-            with precision(self.config_.dtype):
-                kept = jax.device_put(fitted)
-            _ON_DEVICE[self] = fitted, kept
-        return kept
+    def _predictor(self) -> Predictor:
+        """The predictor of this model, made once for all its predictions."""
+        fitted, count = self._fitted(), int(self.num_predict_samples)
+        source = *fitted, self.prediction_seed_, count
+        kept = _PREDICTORS.get(self)
+        if kept is not None and all(map(operator.is_, kept[0][:4], source[:4])) and kept[0][4] == count:
+            return kept[1]
+        use_compilation_cache()
+        predictor = Predictor.of(fitted, num_paths=count, key=jax.random.key(self.prediction_seed_))
+        _PREDICTORS[self] = source, predictor
+        return predictor
 
     def _predict(self, X: np.ndarray) -> Predictive:
         """The predictive distribution of checked rows."""
-        refuse_fork()
-        use_compilation_cache()
-        return predict(
-            self._on_device(),
-            X,
-            num_paths=int(self.num_predict_samples),
-            key=jax.random.key(self.prediction_seed_),
-            inputs=self.input_scaling_,
-            targets=self.target_scaling_,
-            local=self.local_,
-        )
+        scalings = {"inputs": self.input_scaling_, "targets": self.target_scaling_}
+        return self._predictor()(X, **scalings, local=self.local_)
 
     def _collect(self, X, *functions: Callable[[Predictive, slice], np.ndarray]) -> list[np.ndarray]:
         """Each function of a predictive and of the rows it is for, over all rows of raw `X`, in bounded

@@ -51,6 +51,8 @@ class Paths(NamedTuple):
     """Of the function, `(k, n, t)`."""
     noise: np.ndarray
     """Variance of the noise, `(k, t)`."""
+    columns: np.ndarray
+    """The unscaled inputs of the local layer, `(n, d)`."""
 
 
 class Outcome(NamedTuple):
@@ -68,12 +70,13 @@ class _DeepFit(NamedTuple):
     """Of the target: function and noise."""
     errors: np.ndarray
     """What the residuals would be at rows that were not trained on."""
+    columns: np.ndarray
+    """The local layer's unscaled inputs, `(n, d)`."""
 
 
 def fit_local_layer(
     paths: Callable[[np.ndarray], Paths],
     y: np.ndarray,
-    columns: np.ndarray,
     settings: LocalSettings,
     *,
     most_freedom: float,
@@ -83,12 +86,12 @@ def fit_local_layer(
     """Train a local layer for every target and keep it where it pays.
 
     `paths` is the deep GP at training rows, given their numbers; `y` `(n, t)` are the targets in the model's
-    units, NaN where missing, and `columns` the unscaled inputs of the layer. `most_freedom` bounds the
-    degrees of freedom that the deep GP has spent on its training rows.
+    units, NaN where missing. `most_freedom` bounds the degrees of freedom that the deep GP has spent on its
+    training rows.
     """
     deep = _deep_fit(paths, y, most_freedom)
-    features = standardiser(columns)
-    inputs = features.inputs(columns).astype(dtype)
+    features = standardiser(deep.columns)
+    inputs = features.inputs(deep.columns).astype(dtype)
     targets, notes = [], []
     for number in range(y.shape[1]):
         name = "" if y.shape[1] == 1 else f" of target {number}"
@@ -97,7 +100,7 @@ def fit_local_layer(
             targets.append(None)
             notes.append(f"No local layer{name}: {len(observed)} rows are too few.")
             continue
-        residuals, variance, errors = (part[observed, number].astype(dtype) for part in deep)
+        residuals, variance, errors = (part[observed, number].astype(dtype) for part in deep[:3])
         rows = Rows(inputs[observed], _without_outliers(residuals), variance, np.ones_like(variance))
         trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
         judged = trained[:_JUDGED_ROWS]
@@ -122,13 +125,13 @@ def _deep_fit(paths: Callable[[np.ndarray], Paths], y: np.ndarray, most_freedom:
     parts = []
     for start in range(0, len(y), _ROWS_AT_ONCE):
         rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(y)))
-        mean, variance, noise = paths(rows)
+        mean, variance, noise, columns = paths(rows)
         function = variance.mean(axis=0) + mean.var(axis=0)
         floor = noise.mean(axis=0)
-        parts.append((y[rows] - mean.mean(axis=0), function + floor, function / floor))
-    residuals, total, leverage = (np.concatenate(part) for part in zip(*parts, strict=True))
+        parts.append((y[rows] - mean.mean(axis=0), function + floor, function / floor, columns))
+    residuals, total, leverage, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
     leverage *= most_freedom / np.maximum(np.sum(leverage, axis=0), most_freedom)
-    return _DeepFit(residuals, total, residuals * (1.0 + leverage))
+    return _DeepFit(residuals, total, residuals * (1.0 + leverage), columns)
 
 
 def _without_outliers(residuals: np.ndarray) -> np.ndarray:
@@ -139,7 +142,7 @@ def _without_outliers(residuals: np.ndarray) -> np.ndarray:
 
 def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Means and variances `(k, n)` of one target, noise included."""
-    mean, variance, noise = (part[..., number] for part in paths)
+    mean, variance, noise = (part[..., number] for part in paths[:3])
     return mean, variance + noise[:, None]
 
 

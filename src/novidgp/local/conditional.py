@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
@@ -24,12 +25,12 @@ from jaxtyping import Array, Float
 class Neighbourhoods(NamedTuple):
     """The `k` neighbours of each of n rows."""
 
-    offsets: Float[Array, "n k d"]
+    offsets: Float[Array | np.ndarray, "n k d"]
     """Their inputs minus those of the row."""
-    residuals: Float[Array, "n k"]
-    deep_variance: Float[Array, "n k"]
+    residuals: Float[Array | np.ndarray, "n k"]
+    deep_variance: Float[Array | np.ndarray, "n k"]
     """The deep GP's predictive variance there."""
-    noise_factor: Float[Array, "n k"]
+    noise_factor: Float[Array | np.ndarray, "n k"]
     """Factor of the noise variance there."""
 
 

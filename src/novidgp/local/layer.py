@@ -62,7 +62,7 @@ class LocalLayer:
                 continue
             m, c = mean[..., number], variance[..., number]
             found = target.conditioned.nearest(inputs, self.neighbours)
-            shift, total = target.shift(inputs, c.mean(0) + m.var(0), found)
+            shift, total = target.shift(inputs, _path_mean(c) + _path_moments(m)[1], found)
             df = target.conditioned.df
             mean[..., number], variance[..., number] = corrected_paths(m, c, shift, total, df)
         return mean, variance
@@ -70,14 +70,26 @@ class LocalLayer:
 
 def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, df: float):
     """Means and variances of the paths, `(k, n)`, of the deep GP with its local layer."""
-    centre, spread = mean.mean(0), mean.var(0)
+    centre, spread = _path_moments(mean)
     kept = _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
     mean = centre + shift + np.sqrt(kept) * (mean - centre)
     scales = path_scales(len(mean), df)[:, None].astype(variance.dtype)
-    local = scales * (total - kept * spread) * variance / variance.mean(0)
+    local = scales * (total - kept * spread) * variance / _path_mean(variance)
     wide = np.argsort(-scales[:, 0])[: max(1, round(_WIDE * len(mean)))]
     local[wide] = np.maximum(local[wide], variance[wide])
     return mean, local
+
+
+def _path_mean(values: np.ndarray) -> np.ndarray:
+    """The mean over paths, `(n,)` of `(k, n)`, added up in one order: NumPy's sums take another one where
+    there is one row only, and a row's prediction must not depend on whether it is alone."""
+    total = np.cumsum(values, axis=0, dtype=np.float64)[-1]
+    return (total / len(values)).astype(values.dtype)
+
+
+def _path_moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    centre = _path_mean(values)
+    return centre, _path_mean((values - centre) ** 2)
 
 
 def path_scales(count: int, df: float) -> np.ndarray:

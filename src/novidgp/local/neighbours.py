@@ -7,6 +7,8 @@ from sklearn.neighbors import NearestNeighbors
 _TREE_COLUMNS = 24
 _LEAF = 32
 _EXACT_POINTS = 10_000
+_FEW_ROWS = 32
+"""For no more of them threads are not worth their start."""
 _SLACK = 0.5
 """Among more points a neighbour may be further away than one that was missed, by this share at most. Measured
 among 40,000 points in 8 and 18 columns: half of the time, and 97 and 100 % of the nearest 64 found."""
@@ -28,7 +30,7 @@ class Index:
     def nearest(self, rows: np.ndarray, count: int) -> np.ndarray:
         """Indices `(m, count)` of the points nearest to each of the `rows`, the nearest first."""
         if self._tree is not None:
-            found = self._tree.query(rows, count, eps=self._slack, workers=-1)[1]
+            found = self._tree.query(rows, count, eps=self._slack, workers=1 if len(rows) <= _FEW_ROWS else -1)[1]
         else:
             assert self._blocks is not None
             found = self._blocks.kneighbors(rows, count, return_distance=False)

@@ -10,12 +10,11 @@ import numpy as np
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LEAST_DF, LocalGP
 from novidgp.local.neighbours import Index
-from novidgp.numerics.blocks import blocks
-from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
+from novidgp.numerics.blocks import over_blocks
+from novidgp.numerics.compilation import COMPILER_OPTIONS
 from novidgp.numerics.linalg import single_threaded_lapack
-from novidgp.numerics.trees import on_device
 
-_BLOCK = 512
+_BLOCK = 16
 """Rows per call of the compiled program."""
 _DOUBTING_NEIGHBOURS = 32
 
@@ -40,7 +39,7 @@ class Rows:
         """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`."""
         offsets = self.inputs[found] - inputs[:, None]
         columns = self.residuals, self.deep_variance, self.noise_factor
-        return Neighbourhoods(on_device(offsets), *(on_device(column[found]) for column in columns))
+        return Neighbourhoods(offsets, *(column[found] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +89,13 @@ class ConditionedGP:
         self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance `(m,)` of residuals at `inputs`, noise included, given the rows `found`."""
-        parts = []
-        with precision("float64"), single_threaded_lapack():
-            gp = jax.device_put(self.gp)
-            for rows, padded in blocks(len(inputs), _BLOCK):
-                hoods = self.rows.neighbourhoods(inputs[padded], found[padded])
-                moments = _predict(gp, hoods, on_device(deep_variance[padded]))
-                parts.append(np.stack(moments)[:, : rows.stop - rows.start])
-        mean, variance = np.concatenate(parts, axis=1)
+        def block(numbers):
+            hoods = self.rows.neighbourhoods(inputs[numbers], found[numbers])
+            return _predict(self.gp, hoods, deep_variance[numbers])
+
+        with single_threaded_lapack():
+            parts = over_blocks(block, len(inputs), _BLOCK, "float64")
+        mean, variance = (np.concatenate(part)[: len(inputs)] for part in zip(*parts, strict=True))
         return mean, variance
 
 

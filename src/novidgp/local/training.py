@@ -78,7 +78,7 @@ def _leave_one_out_loss(
         weight = (places < len(chosen)) / len(chosen)
         places = np.minimum(places, len(chosen) - 1)
         batch = chosen[places]
-        hoods = rows.neighbourhoods(rows.inputs[batch], found[places])
+        hoods = jax.device_put(rows.neighbourhoods(rows.inputs[batch], found[places]))
         others = errors[batch], rows.deep_variance[batch], weight
         blocks.append((hoods, *(on_device(part, rows.inputs.dtype) for part in others)))
 

@@ -14,6 +14,7 @@ lose what they have in common, and cost a product with an m x m matrix for every
 inducing patches leave unexplained is independent noise at every patch.
 """
 
+import math
 from typing import ClassVar, final
 
 import equinox as eqx
@@ -68,9 +69,13 @@ class ConvGPLayer(Layer):
         height, width = self.patches.grid
         return height // self.pool, width // self.pool, self.outputs
 
-    def basis(self, h):
+    @property
+    def width(self) -> int:
+        return math.prod(self.image)
+
+    def basis(self, h, projection=None):
         """At all patches, one after another."""
-        return basis_at(self, self._rows(h))
+        return basis_at(self, self._rows(h), projection)
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         """Images `(*k, n, H W C)`; V is a draw, so that there is no scale."""
@@ -110,7 +115,7 @@ class PatchSumLayer(Layer):
     def row_size(self) -> int:
         return self.patches.count * max(self.num_inducing, self.patches.width, self.patches.count)
 
-    def basis(self, h):
+    def basis(self, h, projection=None):
         """`A = K_hz R^T` of images; their prior variance is a mean over pairs of patches."""
         x = self.patches(h.reshape(-1, h.shape[-1]))
         patch, points, weight = self.kernel, self.inducing, self.weight / self.patches.count
@@ -122,10 +127,11 @@ class PatchSumLayer(Layer):
             within = within * self.kernel.place.correlation(places, places)[0]
         values = patch.correlation(x.reshape(1, -1, x.shape[-1]), points)
         cross = jnp.sum(values.reshape(*x.shape[:2], -1) * across, axis=1)
-        matrix = (cross @ self.root()[0].T)[None]
+        projected, shares = self.projection() if projection is None else projection
+        matrix = cross[None] @ projected
         prior = jnp.sum(patch.correlation(x, x) * within, axis=(1, 2))
-        share = unexplained(prior[None], matrix)
-        return Basis(*(part.reshape(1, *h.shape[:-1], *part.shape[2:]) for part in (matrix, share)))
+        share = unexplained(prior[None], matrix, shares)
+        return Basis(*(part.reshape(len(part), *h.shape[:-1], *part.shape[2:]) for part in (matrix, share)))
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         return moments_at(self, h, self.basis(h) if basis is None else basis, v, scale, noise)

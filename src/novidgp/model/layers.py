@@ -47,6 +47,18 @@ class Basis(NamedTuple):
     share: Float[Array, "q *k n"]
 
 
+class Projection(NamedTuple):
+    """The map from correlations with the inducing points to a basis, where it is known beforehand.
+
+    It may be rotated, so that the variance of a Gaussian over V that is integrated out needs no product of
+    its own (`posteriors.prepared`).
+    """
+
+    matrix: Float[Array, "q m m"]
+    weight: Float[Array, "q m"] | None
+    """What the square of each column takes off the prior variance; None is all of it."""
+
+
 class Layer(eqx.Module):
     """What every GP layer has: a kernel, inducing points in the kernel's input space, a mean function.
 
@@ -73,8 +85,13 @@ class Layer(eqx.Module):
     def row_size(self) -> int:
         """Numbers in the largest array that a row makes on one path: what bounds the rows of a block."""
 
+    @property
+    def width(self) -> int:
+        """Numbers in a row of the layer's output."""
+        return self.outputs
+
     @abc.abstractmethod
-    def basis(self, h: Float[Array, "*k n d"]) -> Basis:
+    def basis(self, h: Float[Array, "*k n d"], projection: Projection | None = None) -> Basis:
         """The basis at inputs `h`. Samples and rows stay two axes, so that rows can be shared by devices."""
 
     @abc.abstractmethod
@@ -98,6 +115,10 @@ class Layer(eqx.Module):
         """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
         correlation = self.kernel.correlation(self.inducing, self.inducing)
         return inverse_cholesky(add_jitter(correlation)[0])
+
+    def projection(self) -> Projection:
+        """The map to `A`."""
+        return Projection(jnp.swapaxes(self.root(), -1, -2), None)
 
     def whiten(self, u: Float[Array, "k m p"]) -> Float[Array, "k m p"]:
         """`V` from `U`: `R (U - m(Z))`, output by output."""
@@ -134,27 +155,31 @@ class GPLayer(Layer):
     def row_size(self) -> int:
         return self.inducing.shape[0] * self.num_inducing
 
-    def basis(self, h):
-        return basis_at(self, h)
+    def basis(self, h, projection=None):
+        return basis_at(self, h, projection)
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         return moments_at(self, h, self.basis(h) if basis is None else basis, v, scale, noise)
 
 
-def basis_at(layer: Layer, h: Float[Array, "*k n d"]) -> Basis:
+def basis_at(layer: Layer, h: Float[Array, "*k n d"], projection: Projection | None = None) -> Basis:
     """The basis of a layer at points of its kernel's input space."""
-    root = jnp.swapaxes(layer.root(), -1, -2)
+    matrix, weight = layer.projection() if projection is None else projection
 
     def rows(h):
-        return layer.kernel.correlation(h[None], layer.inducing) @ root
+        return layer.kernel.correlation(h[None], layer.inducing) @ matrix
 
     basis = rows(h) if h.ndim == 2 else jax.vmap(rows, out_axes=1)(h)
-    return Basis(basis, unexplained(jnp.ones((), basis.dtype), basis))
+    return Basis(basis, unexplained(jnp.ones((), basis.dtype), basis, weight))
 
 
-def unexplained(prior: Float[Array, "*#qn"], matrix: Float[Array, "q *k m"]) -> Float[Array, "q *k"]:
+def unexplained(
+    prior: Float[Array, "*#qn"], matrix: Float[Array, "q *k m"], weight: Float[Array, "q m"] | None = None
+) -> Float[Array, "q *k"]:
     """What the inducing points leave of the `prior` variance, in units of the kernel's."""
-    return jnp.maximum(prior - jnp.sum(matrix * matrix, axis=-1), _VARIANCE_FLOOR)
+    square = matrix * matrix
+    explained = jnp.sum(square, axis=-1) if weight is None else jnp.einsum("q...m,qm->q...", square, weight)
+    return jnp.maximum(prior - explained, _VARIANCE_FLOOR)
 
 
 def moments_at(

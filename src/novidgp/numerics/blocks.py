@@ -4,12 +4,44 @@ Another number of rows then compiles nothing, and a row's results are the same t
 are beside it.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import jax
 import numpy as np
 
+from novidgp.numerics.compilation import precision
 
-def blocks(count: int, size: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """The rows of every block, and their numbers with the last row repeated up to the block's size."""
+_FEW = 4
+
+
+def blocks(count: int, size: int) -> Iterator[tuple[slice, slice | np.ndarray]]:
+    """The rows of every block, and the same with the last row repeated up to the block's size."""
     for start in range(0, count, size):
-        yield slice(start, min(start + size, count)), np.minimum(np.arange(start, start + size), count - 1)
+        rows = slice(start, min(start + size, count))
+        full = rows.stop - start == size
+        yield rows, rows if full else np.minimum(np.arange(start, start + size), count - 1)
+
+
+def over_blocks(function: Callable[[Any], Any], count: int, size: int, dtype: str) -> list[Any]:
+    """A compiled function of each block's rows, computed with this precision, as NumPy arrays in order.
+
+    As many blocks at a time as there are cores: one small program cannot keep two of them busy.
+    """
+
+    def one(block: tuple[slice, slice | np.ndarray]) -> Any:
+        with precision(dtype):  # this thread's
+            return jax.tree.map(np.asarray, function(block[1]))
+
+    parts = list(blocks(count, size))
+    if len(parts) < _FEW:
+        return [one(part) for part in parts]
+    with ThreadPoolExecutor(_cores()) as pool:
+        return list(pool.map(one, parts))
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,21 +4,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from novidgp.posteriors.base import Posterior, propagate_samples
+from novidgp.posteriors.base import Posterior
 
 
 class Delta(Posterior):
-    """All mass on one point: the result of maximum likelihood."""
+    """All mass on one point: the result of maximum likelihood. Paths differ by the layers' conditional noise."""
 
     point: tuple[Float[Array, "_m _p"], ...]
 
     def sample(self, count, *, key):
         """The point, `count` times."""
         return tuple(jnp.broadcast_to(v, (count, *v.shape)) for v in self.point)
-
-    def propagate(self, model, x, num_paths, *, key):
-        """Paths differ by the layers' conditional noise only."""
-        return propagate_samples(self, model, x, num_paths, key=key)
 
 
 class Empirical(Posterior):
@@ -31,7 +27,3 @@ class Empirical(Posterior):
         chains, length = self.draws[0].shape[:2]
         order = jnp.resize(jax.random.permutation(key, chains * length), (count,))
         return tuple(v.reshape(-1, *v.shape[2:])[order] for v in self.draws)
-
-    def propagate(self, model, x, num_paths, *, key):
-        """Sample, then condition."""
-        return propagate_samples(self, model, x, num_paths, key=key)

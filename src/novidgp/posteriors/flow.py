@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from novidgp.model.dgp import Inducing
 from novidgp.numerics.nets import MLP, NetworkShape, mlp
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import Posterior, propagate_samples
+from novidgp.posteriors.base import Posterior
 from novidgp.posteriors.gaussian import gaussian_start
 from novidgp.posteriors.generators import Flat, SmoothGenerator
 
@@ -79,9 +79,6 @@ class FlowPosterior(Posterior):
 
     def sample(self, count, *, key):
         return self.sample_with_density(count, key=key)[0]
-
-    def propagate(self, model, x, num_paths, *, key):
-        return propagate_samples(self, model, x, num_paths, key=key)
 
 
 def flow_posterior(

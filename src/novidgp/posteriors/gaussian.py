@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from novidgp.model.dgp import DGP
-from novidgp.model.layers import Gaussian, Moments
+from novidgp.model.layers import Gaussian
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import Posterior
+from novidgp.posteriors.base import Paths, Posterior
 
 
 def gaussian_start(
@@ -51,12 +51,10 @@ class GaussianPosterior(Posterior):
             for q, k in zip(self.factors(), keys, strict=True)
         )
 
-    def propagate(self, model, x, num_paths, *, key):
-        """With V integrated out analytically in every layer."""
-        centres = tuple(jnp.broadcast_to(mean, (num_paths, *mean.shape)) for mean in self.mean)
-        scales = model.whiten_scales(tuple(q.scale for q in self.factors()))
-        moments = model.propagate(x, centres, scales=scales, key=key)
-        return Moments(*(jnp.broadcast_to(m, (num_paths, *m.shape[1:])) for m in moments))
+    def paths(self, model, count, *, key):
+        """All paths have the mean, and V is integrated out analytically in every layer."""
+        centres = tuple(jnp.broadcast_to(mean, (count, *mean.shape)) for mean in self.mean)
+        return Paths(centres, model.whiten_scales(tuple(q.scale for q in self.factors())), key)
 
 
 def kl_divergence(model: DGP, posterior: GaussianPosterior) -> Float[Array, ""]:

@@ -24,7 +24,7 @@ from novidgp.model.dgp import Inducing
 from novidgp.numerics.linalg import solve_unit_lower
 from novidgp.numerics.nets import MLP, NetworkShape, mlp
 from novidgp.numerics.random import normal
-from novidgp.posteriors.base import Posterior, propagate_samples
+from novidgp.posteriors.base import Paths, Posterior
 from novidgp.posteriors.gaussian import gaussian_start
 
 Flat = Float[Array, "k dim"]
@@ -103,9 +103,6 @@ class ImplicitGenerator(AbstractGenerator):
 
     def sample(self, count, *, key):
         return self.to_outputs(self.sample_base(count, key=key)[0])
-
-    def propagate(self, model, x, num_paths, *, key):
-        return propagate_samples(self, model, x, num_paths, key=key)
 
 
 @final
@@ -196,11 +193,11 @@ class SmoothGenerator(AbstractGenerator):
     def sample(self, count, *, key):
         return self.to_outputs(self.sample_base(count, key=key)[0])
 
-    def propagate(self, model, x, num_paths, *, key):
+    def paths(self, model, count, *, key):
         """Given eps the posterior is Gaussian in every layer and integrates out row by row."""
         noise_key, path_key = jax.random.split(key)
-        centres = self.to_outputs(self.displacement(num_paths, key=noise_key))
-        return model.propagate(x, centres, scales=model.whiten_scales(self.scales()), key=path_key)
+        centres = self.to_outputs(self.displacement(count, key=noise_key))
+        return Paths(centres, model.whiten_scales(self.scales()), path_key)
 
 
 def smooth_generator(

@@ -4,9 +4,8 @@ Every path k gives the last layer's moments at a row, hence a component `p_k(y)`
 mean is the average of means, its variance follows from the law of total variance, its log density is a
 log-mean-exp of the components, and the path axis never leaves this module.
 
-All rows see the same path noise (common random numbers): a row's prediction does not depend on which other
-rows are asked for, nor on their order. Rows go through in blocks of one fixed size, so that another row count
-compiles nothing.
+Rows go through in blocks of one fixed size, so that another row count compiles nothing and a row's answers
+are the same to the last bit whatever rows are beside it.
 """
 
 import dataclasses
@@ -14,32 +13,21 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import PRNGKeyArray
 
-from novidgp.local.features import local_inputs
 from novidgp.local.layer import LocalLayer
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, Likelihood
 from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
-from novidgp.numerics.forks import refuse_fork
-from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import normal
-from novidgp.numerics.scaling import Standardiser, identity
-from novidgp.numerics.trees import on_device
-from novidgp.posteriors.fitted import Fitted
+from novidgp.numerics.scaling import Standardiser
 
-_jit: Any = functools.partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)  # type: ignore
-_jit_fast: Any = eqx.filter_jit
-"""With XLA's newer emitters, for what every prediction goes through. It compiles twice as long and runs twice
-as fast: the older ones do not vectorise the kernel there."""
-_LARGEST_BLOCK = 128
-_BLOCK_FLOATS = 2**24
+_jit: Any = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 _BISECTIONS = 48
 _QUANTILE_DRAWS = 4_000
 
@@ -67,6 +55,8 @@ class Predictive:
     block_size: int
     own_paths: bool = False
     """Whether every row has paths of its own, as in models with a local variable."""
+    columns: np.ndarray | None = None
+    """Scaled inputs and hidden features of the rows, `(n, d)`: what a local layer sees."""
 
     def __len__(self) -> int:
         return self.moments.mean.shape[1]
@@ -95,7 +85,7 @@ class Predictive:
         levels, likelihood = np.reshape(levels, -1), self.likelihood
 
         def block(moments, _):
-            wanted = on_device(levels, moments.mean.dtype)
+            wanted = levels.astype(moments.mean.dtype)
             if isinstance(likelihood, GaussianNoise):
                 return _mixture_quantiles(likelihood, moments, wanted)
             return _draw_quantiles(likelihood, moments, wanted, self.key)
@@ -111,7 +101,7 @@ class Predictive:
         def density(moments, rows):
             block = np.full((moments.mean.shape[1], y.shape[1]), np.nan)
             block[: rows.stop - rows.start] = scaled[rows]
-            return _log_density(self.likelihood, moments, on_device(block, moments.mean.dtype), self.key)
+            return _log_density(self.likelihood, moments, block.astype(moments.mean.dtype), self.key)
 
         return self._over_blocks(density) - jacobian
 
@@ -134,14 +124,13 @@ class Predictive:
         assert isinstance(self.likelihood, GaussianNoise)
         return np.exp(2.0 * np.asarray(self.likelihood.log_scale))
 
-    def corrected(self, local: LocalLayer, columns: np.ndarray) -> "Predictive":
-        """This distribution with a local layer, whose inputs at the rows are `columns`. Its variances have
-        the noise in them."""
+    def corrected(self, local: LocalLayer) -> "Predictive":
+        """This distribution with a local layer. Its variances have the noise in them."""
+        assert self.columns is not None
         mean, variance = self.moments
         variance = variance + self.noise_variance()[:, None]
-        moments = HostMoments(*local.correct(mean, variance, columns))
-        with precision(mean.dtype.name):
-            silent = jax.tree.map(lambda a: on_device(np.full_like(a, -np.inf)), self.likelihood)
+        moments = HostMoments(*local.correct(mean, variance, self.columns))
+        silent = jax.tree.map(lambda a: np.full_like(a, -np.inf), self.likelihood)
         return dataclasses.replace(self, likelihood=silent, moments=moments)
 
     def _over_blocks(self, function: Callable[[Moments, slice], Any]) -> Any:
@@ -149,90 +138,10 @@ class Predictive:
         parts = []
         with precision(self.moments.mean.dtype.name):
             for rows, padded in blocks(len(self), self.block_size):
-                count = rows.stop - rows.start
-                mean, variance = (on_device(m[:, padded]) for m in self.moments)
-                result = function(Moments(mean, variance), rows)
-                parts.append(jax.tree.map(lambda a, count=count: np.asarray(a, np.float64)[:count], result))
-        return jax.tree.map(lambda *a: np.concatenate(a), *parts)
-
-
-def predict(
-    fitted: Fitted,
-    x: np.ndarray,
-    *,
-    num_paths: int = 100,
-    key: PRNGKeyArray,
-    inputs: Standardiser | None = None,
-    targets: Standardiser | None = None,
-    local: LocalLayer | None = None,
-) -> Predictive:
-    """The predictive distribution at rows `x`, from `num_paths` posterior paths.
-
-    `inputs` and `targets` lead from the user's units to the model's. Without them `x` and the predictions are
-    in the model's own units. A `local` layer corrects every path. Rows whose moments are not finite are
-    refused: nothing that is computed from them would mean anything."""
-    refuse_fork()
-    x, size = np.asarray(x), block_size(fitted, num_paths)
-    path_key, draw_key = jax.random.split(key)
-    likelihood, parts = None, []
-    with precision(fitted.model.dtype.name), single_threaded_lapack():
-        fitted = jax.device_put(fitted)
-        for rows, padded in blocks(len(x), size):
-            with np.errstate(over="ignore"):  # refused below, in words
-                block = x[padded] if inputs is None else inputs.inputs(x[padded])
-                block = on_device(block, fitted.model.dtype)
-            likelihood, moments = _propagate(fitted, block, num_paths, path_key)
-            parts.append([np.asarray(m)[:, : rows.stop - rows.start] for m in moments])
-    if likelihood is None:
-        raise ValueError("x has no rows; pass at least one.")
-    mean, variance = (np.concatenate(m, axis=1) for m in zip(*parts, strict=True))
-    _refuse_infinite(mean, variance, x)
-    target = identity(1) if targets is None else targets
-    own_paths = fitted.model.local_variable is not None
-    predictive = Predictive(likelihood, HostMoments(mean, variance), target, draw_key, size, own_paths)
-    if local is None:
-        return predictive
-    return predictive.corrected(local, local_inputs(fitted, x if inputs is None else inputs.inputs(x)))
-
-
-def _refuse_infinite(mean: np.ndarray, variance: np.ndarray, x: np.ndarray) -> None:
-    finite = np.all(np.isfinite(mean) & np.isfinite(variance), axis=(0, 2))
-    if finite.all():
-        return
-    row = np.array2string(x[np.argmin(finite)], threshold=6, edgeitems=2, precision=4)
-    raise ValueError(
-        f"The model has no finite prediction for {np.sum(~finite):,} of {len(x):,} rows, the first with the "
-        f"inputs {row}. They are too far from the training rows, or the model's parameters are out of range: "
-        f"check those inputs, and whether the training diverged."
-    )
-
-
-def block_size(fitted: Fitted, num_paths: int) -> int:
-    """Rows per block: a power of two for which the largest array of any layer stays near 64 MB."""
-    fits = max(_BLOCK_FLOATS // (num_paths * fitted.model.row_size), 8)
-    return min(_LARGEST_BLOCK, 2 ** (fits.bit_length() - 1))
-
-
-@_jit_fast
-def _propagate(fitted: Fitted, x, num_paths: int, key) -> tuple[Likelihood, Moments]:
-    """Likelihoods and moments of at least `num_paths` paths, an equal share of them through each member."""
-    members = fitted.members()
-    count = len(jax.tree.leaves(members)[0])
-    share = -(-num_paths // count)
-
-    def through(member):
-        fitted, key = member
-
-        def row(x_row):
-            mean, variance = fitted.posterior.propagate(fitted.model, x_row[None], share, key=key)
-            return Moments(mean[:, 0], jnp.broadcast_to(variance, mean.shape)[:, 0])
-
-        return jax.vmap(row, out_axes=1)(x)
-
-    keys = key[None] if count == 1 else jax.random.split(key, count)
-    moments = jax.lax.map(through, (members, keys))
-    likelihood = jax.tree.map(lambda a: jnp.repeat(a, share, axis=0), members.model.likelihood)
-    return likelihood, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), moments)
+                mean, variance = (m[:, padded] for m in self.moments)
+                parts.append(function(Moments(mean, variance), rows))  # sent off, not waited for
+            joined = jax.tree.map(lambda *a: np.concatenate(a, dtype=np.float64)[: len(self)], *parts)
+        return joined
 
 
 def _moments(likelihood: Likelihood, moments: Moments):
@@ -292,7 +201,7 @@ def _draw_quantiles(likelihood: Likelihood, moments: Moments, levels, key):
     return jax.lax.map(lambda moments: row(*moments), jax.tree.map(lambda m: jnp.swapaxes(m, 0, 1), moments))
 
 
-@_jit
+@functools.partial(_jit, static_argnums=2)
 def _sample(likelihood: Likelihood, moments: Moments, count: int, path_key, key):
     function_key, noise_key, row_key = jax.random.split(key, 3)
     if path_key is None:
