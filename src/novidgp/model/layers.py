@@ -14,13 +14,13 @@ import abc
 from typing import ClassVar, NamedTuple, final
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from novidgp.model.kernels import Kernel
 from novidgp.model.means import MeanFunction
 from novidgp.numerics.linalg import add_jitter, inverse_cholesky
+from novidgp.numerics.sharding import over_rows
 
 _VARIANCE_FLOOR = 1e-8
 
@@ -169,7 +169,7 @@ def basis_at(layer: Layer, h: Float[Array, "*k n d"], projection: Projection | N
     def rows(h):
         return layer.kernel.correlation(h[None], layer.inducing) @ matrix
 
-    basis = rows(h) if h.ndim == 2 else jax.vmap(rows, out_axes=1)(h)
+    basis = over_rows(rows, h)
     return Basis(basis, unexplained(jnp.ones((), basis.dtype), basis, weight))
 
 

@@ -5,12 +5,16 @@ device compute with its own rows and adds up the sums over rows. Several starts 
 device can have equally many, the starts are shared instead.
 """
 
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
 
 from novidgp.checks import check_integer
 
@@ -59,6 +63,33 @@ def constrained(layout: Layout | None, tree: Any, axis: str | None = None) -> An
         return tree
     spec = PartitionSpec(axis) if axis == layout.shared else PartitionSpec()
     return jax.lax.with_sharding_constraint(tree, NamedSharding(layout.mesh, spec))
+
+
+_ROWS_ARE_SHARED: ContextVar[bool] = ContextVar("rows are shared", default=False)
+
+
+@contextlib.contextmanager
+def traced_for(layout: Layout | None) -> Iterator[None]:
+    """A block in which a program for a layout is traced."""
+    token = _ROWS_ARE_SHARED.set(layout is not None and layout.shared == "rows")
+    try:
+        yield
+    finally:
+        _ROWS_ARE_SHARED.reset(token)
+
+
+def over_rows(function: Callable[[Array], Array], h: Float[Array, "*k n d"]) -> Float[Array, "q *k n m"]:
+    """A function of rows `(n, d)`, with values `(q, n, m)`, at the rows of all samples.
+
+    All of them at once make the largest products. But samples and rows as one axis would move rows that
+    devices share from one to another, so that there it is one sample after another.
+    """
+    if h.ndim == 2:
+        return function(h)
+    if _ROWS_ARE_SHARED.get():
+        return jax.vmap(function, out_axes=1)(h)
+    values = function(h.reshape(-1, h.shape[-1]))
+    return values.reshape(len(values), *h.shape[:-1], values.shape[-1])
 
 
 def make_layout(devices: Devices, starts: int = 1) -> Layout | None:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.dgp import DGP, Inducing, Scale
-from novidgp.model.layers import Basis, Layer, Moments, Projection
+from novidgp.model.layers import Moments, Projection
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
@@ -148,15 +148,7 @@ def _through(prepared: Prepared, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
     ):
         if index == len(prepared.noise):
             features, h = (h[-1], h[:-1]) if prepared.noise else (None, h)
-        moments = layer.conditional(h, v, basis=_basis(layer, h, projection))
+        moments = layer.conditional(h, v, basis=layer.basis(h, projection))
         if index < len(prepared.noise):
             h = moments.mean + jnp.sqrt(moments.variance) * prepared.noise[index]
     return Moments(moments.mean, jnp.broadcast_to(moments.variance, moments.mean.shape)), features
-
-
-def _basis(layer: Layer, h: Float[Array, "*k n d"], projection: Projection) -> Basis:
-    """The basis by one product, for the rows of all paths together."""
-    if h.ndim == 2:
-        return layer.basis(h, projection)
-    flat = layer.basis(h.reshape(-1, h.shape[-1]), projection)
-    return Basis(*(part.reshape(len(part), len(h), -1, *part.shape[2:]) for part in flat))

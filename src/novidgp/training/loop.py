@@ -29,7 +29,7 @@ from novidgp.numerics.compilation import COMPILER_OPTIONS, compile_once
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import Streams, fast_key
-from novidgp.numerics.sharding import Devices, constrained, local, make_layout, replicated
+from novidgp.numerics.sharding import Devices, constrained, local, make_layout, replicated, traced_for
 from novidgp.numerics.trees import on_device, shapes
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.checkpoint import Checkpoint, digest
@@ -344,7 +344,8 @@ class _Job:
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
 def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
-    state = plan.inference(numbers).init(model, data, key=key)
+    with traced_for(plan.layout):
+        state = plan.inference(numbers).init(model, data, key=key)
     state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
     return constrained(plan.layout, state)
 
@@ -368,9 +369,10 @@ def _run_chunk(plan: Plan, numbers: Numbers, state, data, key, attempt, start, c
         state, info = advance(i, state)
         return state, jax.tree.map(lambda values, value: values.at[i].set(value), infos, info)
 
-    _, info = jax.eval_shape(advance, 0, state)
-    infos = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), info)
-    return constrained(layout, jax.lax.fori_loop(0, count, body, (state, infos)))
+    with traced_for(layout):
+        _, info = jax.eval_shape(advance, 0, state)
+        infos = jax.tree.map(lambda a: jnp.zeros((chunk, *a.shape), a.dtype), info)
+        return constrained(layout, jax.lax.fori_loop(0, count, body, (state, infos)))
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
