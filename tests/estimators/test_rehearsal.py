@@ -35,33 +35,35 @@ def regressor(**settings):
     return DGPRegressor(**(small | {"local": True, "random_state": 0} | settings))
 
 
-def test_what_comes_after_training_is_compiled_aside(rehearsed):
-    """The main thread compiles the start, and after the steps nothing that takes time: no prediction, no
-    local layer."""
-    threads = []
+def test_what_comes_after_training_is_compiled_aside(rehearsed, monkeypatch):
+    """Once the model is trained nothing is compiled: neither for its local layer nor for predictions."""
+    events, real = [], DGPRegressor._fit_local
 
     def listen(event, duration, **_):
         if event == COMPILED:
-            threads.append(threading.current_thread().name)
+            events.append("compiled")
 
+    def fit_local(self, *arguments):
+        events.append("trained")
+        real(self, *arguments)
+
+    monkeypatch.setattr(DGPRegressor, "_fit_local", fit_local)
     jax.clear_caches()
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        model = regressor().fit(X, y, callbacks=[lambda _: threads.append("trained")])
-        model.predict(X)
+        regressor().fit(X, y).predict(X, return_std=True)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-    after = threads[threads.index("trained") :]
-    assert sum(name.startswith("novidgp-compile") for name in threads) >= 5
-    assert after.count("MainThread") == 0
+    assert events.index("trained") > 5
+    assert events[-1] == "trained"
 
 
 def test_a_rehearsal_changes_nothing_and_is_not_repeated(rehearsed, monkeypatch):
     with_it = regressor().fit(X, y)
-    assert len(module._REHEARSED) == 1
+    assert len(module._REHEARSED) == 2, "a prediction and a local layer"
     regressor(random_state=1).fit(X, y)
-    assert len(module._REHEARSED) == 1
-    monkeypatch.setattr("novidgp.estimators.base.rehearsal", lambda *_: None)
+    assert len(module._REHEARSED) == 2
+    monkeypatch.setattr("novidgp.estimators.base.rehearsal", lambda *_: ())
     without = regressor().fit(X, y)
     assert np.array_equal(with_it.predict(X), without.predict(X))
     assert with_it.fit_notes_ == without.fit_notes_

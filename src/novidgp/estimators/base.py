@@ -307,7 +307,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 validation=validation,
                 patience=None if validation is None else self.patience,
                 plateau=self.patience if validation is None else None,
-                meanwhile=rehearsal(self, config, (X, scaled[1]), (inputs, targets), local),
+                meanwhile=rehearsal(self, config, model, X, inputs, targets, local),
                 **training_options(self, callbacks, chunk),
             )
         keep(self, result, method, config, budget, seed, len(X), inputs, targets)

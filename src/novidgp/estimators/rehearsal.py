@@ -1,8 +1,8 @@
 """What comes after training, rehearsed while the training steps are compiled.
 
-XLA compiles a program on one core. Meanwhile another thread predicts a few rows with the model as it starts
-and gives it a local layer of one step, where the fit is to have one. Both are thrown away; the programs that
-they needed are ready when training ends.
+XLA compiles a program on one core. Meanwhile one thread predicts a few rows with the model as it starts, and
+another fits a local layer of one step to made-up rows, where the fit is to have one. Both are thrown away;
+the programs that they needed are ready when training ends.
 """
 
 import contextlib
@@ -14,8 +14,10 @@ import jax
 import numpy as np
 
 from novidgp import distributed
-from novidgp.local.choice import LocalSettings
+from novidgp.local.choice import LEAST_ROWS, LocalSettings, Paths, fit_local_layer
+from novidgp.local.features import MOST_COLUMNS
 from novidgp.model.build import ModelConfig
+from novidgp.model.dgp import DGP
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
@@ -23,36 +25,60 @@ from novidgp.posteriors.fitted import Fitted
 _ROWS = 256
 _REHEARSED: set[Hashable] = set()
 """What need not be rehearsed again in this process."""
+Act = Callable[[Callable[[], Fitted]], None]
 
 
 def rehearsal(
     estimator: Any,
     config: ModelConfig,
-    rows: tuple[np.ndarray, np.ndarray],
-    scaling: tuple[Standardiser, Standardiser],
+    model: DGP,
+    X: np.ndarray,
+    inputs: Standardiser,
+    targets: Standardiser,
     local: LocalSettings | None,
-) -> Callable[[Callable[[], Fitted]], None] | None:
-    """For `training.fit(meanwhile=...)`: a function of the starting model. `rows` are inputs in the user's
-    units and targets in the model's. Nothing is rehearsed where several processes share a fit."""
-    if distributed.several():
-        return None
-    double = copy.copy(estimator)
-    double.config_, (double.input_scaling_, double.target_scaling_) = config, scaling
-    double.prediction_seed_, double.local_, double.fit_notes_ = 0, None, ()
-    X, y = (part[:_ROWS] for part in rows)
+) -> tuple[Act, ...]:
+    """For `training.fit(meanwhile=...)`: what a fit of `model` to the rows `X` will be followed by.
 
-    def perform(start: Callable[[], Fitted]) -> None:
+    Nothing is rehearsed where several processes share a fit.
+    """
+    if distributed.several():
+        return ()
+    double = copy.copy(estimator)
+    double.config_, double.input_scaling_, double.target_scaling_ = config, inputs, targets
+    double.prediction_seed_, double.local_ = 0, None
+
+    def prediction(start: Callable[[], Fitted]) -> None:
         with precision(config.dtype):
             fitted = jax.tree.map(np.asarray, start())
-        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fitted))
-        act = jax.tree.structure(fitted), shapes, double.num_predict_samples, local
-        if act in _REHEARSED:
-            return
-        _REHEARSED.add(act)
         double.model_, double.posterior_, double.ensemble_ = fitted
-        with contextlib.suppress(Exception):  # what is wrong will be said when it is done in earnest
-            double._predict(X).mean()
-            if local is not None:
-                double._fit_local(X, y, local._replace(steps=1), np.random.default_rng(0))
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fitted))
+        act = jax.tree.structure(fitted), shapes, double.num_predict_samples
+        _once(act, lambda: double._predict(X[:_ROWS]).mean())
 
-    return perform
+    if local is None or (len(X) < LEAST_ROWS and not local.required):
+        return (prediction,)
+    hidden = 0 if len(model.layers) == 1 else model.layers[-1].inducing.shape[-1]
+    width = hidden + (X.shape[1] if X.shape[1] <= MOST_COLUMNS or not hidden else 0)
+    settings = local._replace(steps=1, required=True)
+    act = width, config.dtype, settings
+    return prediction, lambda _: _once(act, lambda: _local_layer(*act))
+
+
+def _once(act: Hashable, perform: Callable[[], Any]) -> None:
+    if act in _REHEARSED:
+        return
+    _REHEARSED.add(act)
+    with contextlib.suppress(Exception):  # what is wrong will be said when it is done in earnest
+        perform()
+
+
+def _local_layer(width: int, dtype: str, settings: LocalSettings) -> None:
+    """A local layer with so many input columns, for rows of noise."""
+    rng = np.random.default_rng(0)
+    columns, y = rng.standard_normal((_ROWS, width)), rng.standard_normal((_ROWS, 1))
+
+    def paths(rows: np.ndarray) -> Paths:
+        mean = np.zeros((2, len(rows), 1), dtype)
+        return Paths(mean, np.ones_like(mean), np.ones((2, 1), dtype), columns[rows])
+
+    fit_local_layer(paths, y, settings, most_freedom=1.0, dtype=dtype, rng=rng)

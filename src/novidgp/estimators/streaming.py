@@ -111,7 +111,7 @@ def fit_rows(
             starts=int(estimator.starts),
         )
         budget = budget_of(estimator, method, model, len(file))
-        rows = file.inputs.original(np.asarray(sample.x, np.float64)), np.asarray(sample.y, np.float64)
+        rows = file.inputs.original(np.asarray(sample.x, np.float64))
         data: Batch | RowFile = file
         full_batch = len(file) <= budget.batch_size
         if full_batch:
@@ -126,7 +126,7 @@ def fit_rows(
             batch_size=None if full_batch else budget.batch_size,
             num_data=len(file),
             plateau=estimator.patience,
-            meanwhile=rehearsal(estimator, config, rows, (file.inputs, file.targets), local),
+            meanwhile=rehearsal(estimator, config, model, rows, file.inputs, file.targets, local),
             **training_options(estimator, callbacks, chunk),
         )
     keep(estimator, result, method, config, budget, seed, len(file), file.inputs, file.targets)

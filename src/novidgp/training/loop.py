@@ -100,7 +100,7 @@ def fit(
     on_interrupt: str = "raise",
     progress: bool | None = None,
     chunk: int = 100,
-    meanwhile: Callable[[Callable[[], Fitted]], Any] | None = None,
+    meanwhile: Iterable[Callable[[Callable[[], Fitted]], Any]] = (),
 ) -> FitResult:
     """Fit `model` to `data` by `steps` steps of an inference method, on minibatches of `batch_size` rows.
 
@@ -125,8 +125,9 @@ def fit(
     be written is tried first; a failure later is a warning. `progress=None` shows a bar if stderr is a
     terminal, True also a line every ten seconds if it is not.
 
-    `meanwhile` is called once, in a thread of its own, with a function that gives the model as the run
-    starts. The steps are compiled at the same time, on one core: it can compile what will be needed next.
+    What is in `meanwhile` is called once, each in a thread of its own, with a function that gives the model
+    as the run starts. The steps are compiled at the same time, on one core: it can compile what is needed
+    next.
     """
     started = time.perf_counter()
     refuse_fork()
@@ -214,7 +215,7 @@ class _Job:
         validation: Batch | None,
         diagnose: bool,
         signals: Signals,
-        meanwhile: Callable[[Callable[[], Fitted]], Any] | None,
+        meanwhile: Iterable[Callable[[Callable[[], Fitted]], Any]],
     ):
         self.plan, self.batch_size, self.chunk, self.numbers = plan, batch_size, chunk, numbers
         self.inference = plan._replace(layout=None).inference(numbers)
@@ -225,7 +226,7 @@ class _Job:
         self.dtype = self.feed.example().x.dtype
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
         self.signals, self.pace, self.compiled = signals, Pace(), False
-        self.meanwhile, self.aside = meanwhile, None
+        self.meanwhile, self.aside = meanwhile, []
 
     def start(self, model: DGP) -> Run:
         arguments = self.plan, *self._init_arguments(model)
@@ -298,9 +299,8 @@ class _Job:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
         if not self.compiled:
             program = self._lower(run)
-            if self.meanwhile is not None:
-                start = functools.partial(self.fitted, run.state)
-                self.aside = in_thread(functools.partial(self.meanwhile, start))
+            start = functools.partial(self.fitted, run.state)
+            self.aside = [in_thread(functools.partial(act, start)) for act in self.meanwhile]
             self._compile(program)
             distributed.meet()
             self.compiled = True
@@ -317,8 +317,8 @@ class _Job:
 
     def finish(self) -> None:
         """Wait for what runs beside the training."""
-        if self.aside is not None:
-            self.signals.result(self.aside)
+        for call in self.aside:
+            self.signals.result(call)
 
     def _compile(self, program: jax.stages.Lowered) -> None:
         """Compile a program where Ctrl-C need not wait for it, and no other process compiles it as well."""
