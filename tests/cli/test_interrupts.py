@@ -16,12 +16,12 @@ from support.processes import ANNOUNCE_COMPILING, Process
 COMMAND = f"""
 import sys
 {ANNOUNCE_COMPILING}
-from novidgp.training import loop
-advance = loop._Job.advance
+from novidgp.training import job
+advance = job.Job.advance
 def announcing(*arguments):
     print("advancing", flush=True)
     return advance(*arguments)
-loop._Job.advance = announcing
+job.Job.advance = announcing
 from novidgp.cli import app
 app()
 """

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from novidgp import load_model
-from novidgp.training import loop
+from novidgp.training import job
 from support.commands import houses, refused, run
 
 FIT = ["--target", "price", "--inducing", "5", "--hidden", "1", "--batch-size", "25", "--no-local"]
@@ -121,7 +121,7 @@ def resumed_from(folder, options, monkeypatch):
         seen.append(run.step)
         raise ValueError("enough")
 
-    monkeypatch.setattr(loop._Job, "advance", advance)
+    monkeypatch.setattr(job.Job, "advance", advance)
     monkeypatch.chdir(folder)
     assert "enough" in refused("fit", "houses.csv", *FIT, *options, "--out", "two.novidgp")
     return seen[0]

@@ -9,7 +9,7 @@ from novidgp.inference import NOVI, Inference
 from novidgp.model.dgp import Batch
 from novidgp.numerics.random import Streams, fast_key
 from novidgp.posteriors.fitted import Fitted
-from novidgp.training import loop
+from novidgp.training import job, loop
 from novidgp.training.batches import Minibatches, pad_rows
 from support.small import small_batch, small_model
 from support.training import DATA, DESCENT, METHOD, MODEL, ROWS, Scaled, assert_same, fit, toy
@@ -19,7 +19,7 @@ from support.training import DATA, DESCENT, METHOD, MODEL, ROWS, Scaled, assert_
 def programs(monkeypatch):
     """How many programs the loop has compiled. The guard that forgets them all is off."""
     monkeypatch.setattr(loop, "release_programs", lambda: None)
-    return lambda: (loop._init._cache_size(), loop._run_chunk._cache_size())
+    return lambda: (job._init._cache_size(), job._run_chunk._cache_size())
 
 
 # --- a plain run ------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_a_run_that_never_has_a_good_chunk_says_so():
 
 
 def test_validation_returns_the_best_model_and_patience_stops(monkeypatch):
-    monkeypatch.setattr(loop, "scorer", lambda *_: lambda fitted: abs(float(fitted.model) - 20.0))
+    monkeypatch.setattr(job, "scorer", lambda *_: lambda fitted: abs(float(fitted.model) - 20.0))
     seen = []
     result = fit(
         DESCENT,
@@ -238,7 +238,7 @@ def test_a_validation_score_that_is_not_a_number_is_never_the_best(monkeypatch):
     def score(fitted):
         return np.nan if fitted.model < 25 else float(fitted.model)
 
-    monkeypatch.setattr(loop, "scorer", lambda *_: score)
+    monkeypatch.setattr(job, "scorer", lambda *_: score)
     assert float(fit(DESCENT, validation=DATA, steps=50).fitted.model) == 30.0
 
 

@@ -21,11 +21,11 @@ from novidgp.model.dgp import DGP
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
+from novidgp.training.job import Aside
 
 _ROWS = 256
 _REHEARSED: set[Hashable] = set()
 """What need not be rehearsed again in this process."""
-Act = Callable[[Callable[[], Fitted]], None]
 
 
 def rehearsal(
@@ -36,7 +36,7 @@ def rehearsal(
     inputs: Standardiser,
     targets: Standardiser,
     local: LocalSettings | None,
-) -> tuple[Act, ...]:
+) -> tuple[Aside, ...]:
     """For `training.fit(meanwhile=...)`: what a fit of `model` to the rows `X` will be followed by.
 
     Nothing is rehearsed where several processes share a fit.
