@@ -3,12 +3,15 @@
 `eqx.nn.MLP` works on single rows, has no learned slopes and other initial weights; this one is the paper's.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -63,15 +66,17 @@ def mlp(
     dtype: DTypeLike,
     key: PRNGKeyArray,
 ) -> MLP:
-    """A perceptron with Glorot weights; the last layer's are multiplied by `output_scale`."""
+    """A perceptron with Glorot weights; the last layer's are multiplied by `output_scale`.
+
+    All weights are one draw: what takes time to compile is the generator of random numbers.
+    """
     sizes = [inputs, *[width] * depth, outputs]
-    weights = []
-    for layer_key, fan_in, fan_out in zip(
-        jax.random.split(key, depth + 1), sizes[:-1], sizes[1:], strict=True
-    ):
-        bound = (6.0 / (fan_in + fan_out)) ** 0.5
-        weights.append(jax.random.uniform(layer_key, (fan_in, fan_out), dtype, -bound, bound))
-    weights[-1] = output_scale * weights[-1]
+    shapes = list(itertools.pairwise(sizes))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    draws = jnp.split(jax.random.uniform(key, ends[-1:], dtype, -1.0, 1.0), ends[:-1])
+    bounds = [math.sqrt(6.0 / sum(shape)) for shape in shapes]
+    bounds[-1] *= output_scale
+    weights = [b * draw.reshape(shape) for b, draw, shape in zip(bounds, draws, shapes, strict=True)]
     biases = tuple(jnp.zeros(size, dtype) for size in sizes[1:])
     slopes = jnp.full(depth, 0.25, dtype) if activation == "prelu" else None
     return MLP(tuple(weights), biases, slopes, activation)

@@ -26,7 +26,7 @@ from novidgp.model.layers import Moments, Projection
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
-from novidgp.numerics.random import normal
+from novidgp.numerics.random import fast_key, normal
 from novidgp.posteriors.fitted import Fitted
 
 _CENTRE_DRAWS = 256
@@ -64,7 +64,7 @@ def prepare(fitted: Fitted, num_paths: int, *, key: PRNGKeyArray) -> tuple[Likel
     """At least `num_paths` paths, an equal share of them through each member, on the device; and the
     likelihood of every path, on the host."""
     with precision(fitted.model.dtype.name), single_threaded_lapack():
-        drawn = jax.tree.map(np.asarray, _draw(fitted, num_paths, key))
+        drawn = jax.tree.map(np.asarray, _draw(fitted, num_paths, fast_key(key)))
         rotated = [_rotated(*parts) for parts in zip(drawn.roots, drawn.v, drawn.scales, strict=True)]
         projections, v = zip(*rotated, strict=True)
         prepared = Prepared(drawn.model, projections, v, drawn.noise, drawn.local_variable)
@@ -107,7 +107,7 @@ def _draw_member(fitted: Fitted, key: PRNGKeyArray, count: int) -> _Drawn:
 
 def _centre(fitted: Fitted) -> Inducing:
     """The mean of V, as one draw."""
-    draws = fitted.posterior.sample(_CENTRE_DRAWS, key=jax.random.key(0))
+    draws = fitted.posterior.sample(_CENTRE_DRAWS, key=fast_key(jax.random.key(0)))
     return tuple(jnp.mean(v, axis=0, keepdims=True) for v in draws)
 
 
