@@ -11,7 +11,7 @@ import pytest
 
 from novidgp.inference import METHODS, make_method, prepare
 from novidgp.model.feature_map import FEATURE_MAP
-from novidgp.prediction.predictive import _propagate
+from novidgp.posteriors.prepared import _draw
 from support.small import ROWS, small_batch, small_model
 
 LAPACK = re.compile(r"custom_call @lapack_\w+\(.*\) -> .*")
@@ -38,7 +38,7 @@ def test_no_lapack_call_is_batched(method):
     step = jax.jit(lambda state, batch, key: inference.step(state, batch, key=key))
     assert batched_calls(step.lower(state, batch, key)) == []
     fitted = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(inference.fitted, state))
-    assert batched_calls(_propagate.lower(fitted, batch.x, 8, key).lowered) == []
+    assert batched_calls(_draw.lower(fitted, 8, key)) == []
 
 
 def test_a_batched_call_would_be_seen():

@@ -16,8 +16,9 @@ from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.scaling import identity
 from novidgp.numerics.trees import stacked
+from novidgp.posteriors import prepared
 from novidgp.posteriors.draws import Delta
-from novidgp.prediction.predictive import HostMoments, Predictive, _propagate
+from novidgp.prediction.predictive import HostMoments, Predictive
 from novidgp.training.validation import scorer
 from support.small import ROWS, SMALL, assert_close, rows, small_batch, small_model
 
@@ -79,7 +80,9 @@ def several():
 
 
 def predictive(fitted, paths, key):
-    likelihood, moments = _propagate(fitted, small_batch().x, paths, key)
+    """As `predict` has it, with the key of the paths given."""
+    likelihood, ready = prepared.prepare(fitted, paths, key=key)
+    moments, _ = jax.jit(prepared.propagate)(ready, small_batch().x)
     return Predictive(likelihood, HostMoments(*map(np.asarray, moments)), identity(1), KEY, ROWS)
 
 

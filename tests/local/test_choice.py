@@ -9,22 +9,23 @@ PATHS = 20
 QUICK = LocalSettings(steps=60, neighbours=16)
 
 
-def deep_gp(mean, noise, spread=0.0):
+def deep_gp(mean, noise, columns, spread=0.0):
     """Paths of a deep GP with this mean `(n, t)` and standard deviation of the noise."""
     steps = np.linspace(-1.0, 1.0, PATHS)[:, None, None]
     steps = spread * steps / steps.std()
 
     def paths(rows):
         means = (mean[rows] + steps).astype(np.float32)
-        return Paths(means, np.zeros_like(means), np.full((PATHS, mean.shape[1]), noise**2, np.float32))
+        noises = np.full((PATHS, mean.shape[1]), noise**2, np.float32)
+        return Paths(means, np.zeros_like(means), noises, columns[rows])
 
     return paths
 
 
 def fit(mean, noise, y, columns, settings=QUICK, **options):
     rng = np.random.default_rng(0)
-    paths = deep_gp(mean, noise, **options)
-    return fit_local_layer(paths, y, columns, settings, most_freedom=1e9, dtype="float32", rng=rng)
+    paths = deep_gp(mean, noise, columns, **options)
+    return fit_local_layer(paths, y, settings, most_freedom=1e9, dtype="float32", rng=rng)
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_derivatives_are_those_of_the_exact_moments(gp, rows):
     conditioned = ConditionedGP(gp, rows)
     inputs = rows.inputs[:1]
     others = some(rows, slice(1, None))
-    hoods = others.neighbourhoods(inputs, np.arange(ROWS - 1)[None])
+    hoods = jax.device_put(others.neighbourhoods(inputs, np.arange(ROWS - 1)[None]))
     leaves, structure = jax.tree.flatten(conditioned.gp)
     for output in range(2):
         found = jax.tree.leaves(jax.grad(lambda gp, o=output: gp.conditional(hoods)[o][0])(gp))

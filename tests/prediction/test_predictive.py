@@ -12,10 +12,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.numerics.scaling import Standardiser, identity
+from novidgp.posteriors import prepared
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
-from novidgp.prediction import predictive as module
-from novidgp.prediction.predictive import HostMoments, Predictive, predict
+from novidgp.prediction import predictor as module
+from novidgp.prediction.predictive import HostMoments, Predictive
+from novidgp.prediction.predictor import predict
 from support.small import small_model
 
 PATHS, ROWS = 6, 4
@@ -200,19 +202,20 @@ def test_a_draw_follows_one_path_through_all_rows(monkeypatch):
 def test_another_row_count_compiles_nothing():
     model = fitted()
     at(model, X)
-    before = module._propagate._cached._cache_size()
+    before = module._propagate._cache_size()
     at(model, X[:7])
-    assert module._propagate._cached._cache_size() == before
+    assert module._propagate._cache_size() == before
 
 
 def test_prediction_keeps_lapack_to_one_thread(monkeypatch):
-    seen, propagate = [], module._propagate
+    """Where kernel matrices are factorised; the program of the rows has no LAPACK in it."""
+    seen, draw = [], prepared._draw
 
     def spy(*arguments):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return propagate(*arguments)
+        return draw(*arguments)
 
-    monkeypatch.setattr(module, "_propagate", spy)
+    monkeypatch.setattr(prepared, "_draw", spy)
     with threadpool_limits(limits=2, user_api="blas"):
         at(fitted(), X)
     assert seen

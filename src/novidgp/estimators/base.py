@@ -47,7 +47,7 @@ from novidgp.numerics.sharding import check_devices
 from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive
-from novidgp.prediction.predictor import Predictor
+from novidgp.prediction.predictor import Predictor, make_predictor
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.interrupts import deferred_signals
 from novidgp.training.loop import ON_INTERRUPT, Callback, fit
@@ -345,7 +345,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         if kept is not None and all(map(operator.is_, kept[0][:4], source[:4])) and kept[0][4] == count:
             return kept[1]
         use_compilation_cache()
-        predictor = Predictor.of(fitted, num_paths=count, key=jax.random.key(self.prediction_seed_))
+        predictor = make_predictor(fitted, num_paths=count, key=jax.random.key(self.prediction_seed_))
         _PREDICTORS[self] = source, predictor
         return predictor
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
@@ -25,12 +24,12 @@ from jaxtyping import Array, Float
 class Neighbourhoods(NamedTuple):
     """The `k` neighbours of each of n rows."""
 
-    offsets: Float[Array | np.ndarray, "n k d"]
+    offsets: Float[Array, "n k d"]
     """Their inputs minus those of the row."""
-    residuals: Float[Array | np.ndarray, "n k"]
-    deep_variance: Float[Array | np.ndarray, "n k"]
+    residuals: Float[Array, "n k"]
+    deep_variance: Float[Array, "n k"]
     """The deep GP's predictive variance there."""
-    noise_factor: Float[Array | np.ndarray, "n k"]
+    noise_factor: Float[Array, "n k"]
     """Factor of the noise variance there."""
 
 

@@ -30,7 +30,9 @@ class Index:
     def nearest(self, rows: np.ndarray, count: int) -> np.ndarray:
         """Indices `(m, count)` of the points nearest to each of the `rows`, the nearest first."""
         if self._tree is not None:
-            found = self._tree.query(rows, count, eps=self._slack, workers=1 if len(rows) <= _FEW_ROWS else -1)[1]
+            found = self._tree.query(
+                rows, count, eps=self._slack, workers=1 if len(rows) <= _FEW_ROWS else -1
+            )[1]
         else:
             assert self._blocks is not None
             found = self._blocks.kneighbors(rows, count, return_distance=False)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,10 +37,10 @@ class Rows:
         return len(self.inputs)
 
     def neighbourhoods(self, inputs: np.ndarray, found: np.ndarray) -> Neighbourhoods:
-        """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`."""
-        offsets = self.inputs[found] - inputs[:, None]
+        """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`, on the host."""
         columns = self.residuals, self.deep_variance, self.noise_factor
-        return Neighbourhoods(offsets, *(column[found] for column in columns))
+        parts: Any = self.inputs[found] - inputs[:, None], *(column[found] for column in columns)
+        return Neighbourhoods(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +90,7 @@ class ConditionedGP:
         self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance `(m,)` of residuals at `inputs`, noise included, given the rows `found`."""
+
         def block(numbers):
             hoods = self.rows.neighbourhoods(inputs[numbers], found[numbers])
             return _predict(self.gp, hoods, deep_variance[numbers])

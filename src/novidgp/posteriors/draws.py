@@ -8,7 +8,7 @@ from novidgp.posteriors.base import Posterior
 
 
 class Delta(Posterior):
-    """All mass on one point: the result of maximum likelihood. Paths differ by the layers' conditional noise."""
+    """All mass on one point: the result of maximum likelihood. Paths differ by the layers' noise alone."""
 
     point: tuple[Float[Array, "_m _p"], ...]
 

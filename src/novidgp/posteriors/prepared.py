@@ -1,7 +1,7 @@
 """Everything of a prediction that does not depend on the rows, worked out once for a fitted model.
 
-A layer needs `A V` and `1 - |A|^2 + |A S|^2`, where `A = k R^T` and S is the scale of a Gaussian over V that is
-integrated out. With `I - S S^T = Q diag(w) Q^T` and the rotated basis `B = k (R^T Q)` these are
+A layer needs `A V` and `1 - |A|^2 + |A S|^2`, where `A = k R^T` and S is the scale of a Gaussian over V that
+is integrated out. With `I - S S^T = Q diag(w) Q^T` and the rotated basis `B = k (R^T Q)` these are
 
     B (Q^T V)   and   1 - sum_j w_j B_j^2:
 
@@ -77,7 +77,7 @@ def _draw(fitted: Fitted, num_paths: int, key: PRNGKeyArray) -> _Drawn:
     count = len(jax.tree.leaves(members)[0])
     share = -(-num_paths // count)
     keys = key[None] if count == 1 else jax.random.split(key, count)
-    drawn = jax.lax.map(lambda member: _draw_member(*member, share), (members, keys))
+    drawn = jax.lax.map(lambda member: _draw_member(member[0], member[1], share), (members, keys))
     return drawn._replace(likelihood=jax.tree.map(lambda a: jnp.repeat(a, share, axis=0), drawn.likelihood))
 
 
@@ -115,16 +115,16 @@ def _with_zero(noise: Float[Array, "k n w"]) -> Float[Array, "_k n w"]:
     return jnp.concatenate([noise, jnp.zeros_like(noise[:1])])
 
 
-def _rotated(root: np.ndarray, v: np.ndarray, scale: np.ndarray | None) -> tuple[Projection, np.ndarray]:
-    """Projection and inducing outputs of one layer, members first; in double precision up to the result."""
+def _rotated(root: Any, v: Any, scale: Any) -> tuple[Projection, Any]:
+    """Projection and inducing outputs of one layer, members first, from NumPy arrays of its root `R`, outputs
+    and scale; in double precision up to the result."""
     root = np.swapaxes(root, -1, -2)
     if scale is None:
         return Projection(root, None), v
     wide = np.asarray(scale, np.float64)
     weight, rotation = np.linalg.eigh(np.eye(wide.shape[-1]) - wide @ np.swapaxes(wide, -1, -2))
     turned = np.einsum("epji,ekjp->ekip", rotation, v, optimize=True)
-    parts = (part.astype(root.dtype) for part in (root @ rotation, weight, turned))
-    matrix, weight, turned = parts
+    matrix, weight, turned = (part.astype(root.dtype) for part in (root @ rotation, weight, turned))
     return Projection(matrix, weight), turned
 
 

@@ -138,10 +138,9 @@ class Predictive:
         parts = []
         with precision(self.moments.mean.dtype.name):
             for rows, padded in blocks(len(self), self.block_size):
-                mean, variance = (m[:, padded] for m in self.moments)
-                parts.append(function(Moments(mean, variance), rows))  # sent off, not waited for
-            joined = jax.tree.map(lambda *a: np.concatenate(a, dtype=np.float64)[: len(self)], *parts)
-        return joined
+                block: Any = [m[:, padded] for m in self.moments]
+                parts.append(function(Moments(*block), rows))  # sent off, not waited for
+            return jax.tree.map(lambda *a: np.concatenate(a, dtype=np.float64)[: len(self)], *parts)
 
 
 def _moments(likelihood: Likelihood, moments: Moments):
