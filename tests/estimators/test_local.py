@@ -148,9 +148,15 @@ def test_latent_variables_have_no_layer(wave):
     assert DGPRegressor(**SMALL | {"max_steps": 1}, latent_dim=1).fit(*wave).local_ is None
 
 
-def test_weights_have_no_layer(wave):
-    with pytest.raises(ValueError, match="knows no sample_weight"):
-        DGPRegressor(**SMALL, local=True).fit(*wave, sample_weight=np.linspace(1.0, 2.0, 300))
+def test_the_layer_heeds_weights(wave, elsewhere):
+    """Rows of weight 0 are absent, rows that contradict the others count for little; 14 without a layer."""
+    X, y = wave
+    weight = np.repeat([1.0, 0.01, 0.0], 300)
+    targets = np.concatenate([y, 200.0 - y, np.full(300, 1e6)])
+    fitted = DGPRegressor(**SMALL, local=LOCAL).fit(np.concatenate([X, X, X]), targets, weight)
+    truth = 100.0 + 20.0 * np.sin(4.0 * elsewhere[:, 0])
+    assert np.sqrt(np.mean((fitted.predict(elsewhere) - truth) ** 2)) < 5.0
+    assert len(fitted.local_.targets[0].conditioned.rows) == 600
 
 
 def test_other_likelihoods_have_no_layer(wave):

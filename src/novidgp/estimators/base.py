@@ -263,8 +263,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        kind = {"weighted": weight is not None, "latent": config.latent_dim > 0}
-        local = None if config.layers is not None else check_local(self.local, config.likelihood, **kind)
+        latent = config.latent_dim > 0
+        local = None if config.layers is not None else check_local(self.local, config.likelihood, latent=latent)
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -310,10 +310,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
         keep(self, result, method, config, budget, seed, len(X), inputs, targets)
         if local is not None and result.status != "interrupted":
-            self._fit_local(X, scaled[1], local, streams.numpy("local layer"))
+            self._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
 
     def _fit_local(
-        self, X: np.ndarray, y: np.ndarray, settings: LocalSettings, rng: np.random.Generator
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        settings: LocalSettings,
+        rng: np.random.Generator,
     ) -> None:
         """Give the fitted model a local layer where it pays; `y` is scaled, `X` is not."""
 
@@ -330,6 +335,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             most_freedom=2.0 * self.model_.layers[-1].num_inducing,
             dtype=self.config_.dtype,
             rng=rng,
+            weight=weight,
         )
         self.fit_notes_ += notes
 

@@ -86,13 +86,11 @@ def check_inducing(value: Any, layers: int) -> int | tuple[int, ...]:
     return tuple(int(count) for count in value)
 
 
-def check_local(
-    value: Any, likelihood: str, *, weighted: bool = False, latent: bool = False
-) -> LocalSettings | None:
+def check_local(value: Any, likelihood: str, *, latent: bool = False) -> LocalSettings | None:
     """The settings of a local layer, from `auto`, a bool or a dict of some of them; None for no layer."""
     if isinstance(value, str):
         check_choice("local", value, ["auto"])
-        return LocalSettings() if likelihood == "gaussian" and not (weighted or latent) else None
+        return LocalSettings() if likelihood == "gaussian" and not latent else None
     if isinstance(value, bool | np.bool_):
         if not value:
             return None
@@ -105,10 +103,6 @@ def check_local(
         raise ValueError(
             f"local={value or True!r} needs likelihood='gaussian', got {likelihood!r}; pass local=False. "
             "(The local layer has heavy tails of its own.)"
-        )
-    if weighted:
-        raise ValueError(
-            f"local={value or True!r} knows no sample_weight; pass local=False, or fit without weights."
         )
     if latent:
         raise ValueError(

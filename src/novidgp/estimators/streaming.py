@@ -96,7 +96,7 @@ def fit_rows(
     The model starts from a sample of the rows. A file that is one batch is read whole.
     """
     refuse_fork()
-    local = check_local(estimator.local, config.likelihood, weighted=False, latent=config.latent_dim > 0)
+    local = check_local(estimator.local, config.likelihood, latent=config.latent_dim > 0)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
     streams = Streams(jax.random.key(seed))
