@@ -85,6 +85,10 @@ def test_a_saved_layer_predicts_alike_in_a_new_process(model, elsewhere, tmp_pat
 
 
 def test_a_file_without_rows_is_the_deep_gp_alone(model, elsewhere, tmp_path):
+    with pytest.raises(TypeError, match="without_rows must be True or False, got 'yes'"):
+        model.save(tmp_path / "model.novidgp", without_rows="yes")
+    with pytest.raises(TypeError, match="path must be the path of a file, got None"):
+        model.save(None)
     with pytest.warns(UserWarning, match="leaves the local layer out"):
         model.save(tmp_path / "model.novidgp", without_rows=True)
     loaded = novidgp.load_model(tmp_path / "model.novidgp")
@@ -131,7 +135,7 @@ def test_every_method_has_a_layer(wave, elsewhere, name):
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [
-        ("always", ValueError, "local='always' is unknown"),
+        ("always", ValueError, "local='always' is unknown. Pass 'auto', True, False or a dict"),
         (3, TypeError, "local must be 'auto', True, False or a dict"),
         ({"neighbors": 5}, ValueError, "Did you mean 'neighbours'"),
         ({"steps": 0}, ValueError, "local\\['steps'\\]=0 is too small"),

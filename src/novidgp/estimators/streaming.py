@@ -130,7 +130,7 @@ def fit_rows(
     if local is not None and result.status != "interrupted":
         known = file.read(sample_of(len(file), _MOST_NEIGHBOURS, streams.numpy("local rows")))
         x, y = np.asarray(known.x, np.float64), np.asarray(known.y, np.float64)
-        estimator._fit_local(file.inputs.original(x), y, local, streams.numpy("local layer"))
+        estimator._fit_local(file.inputs.original(x), y, None, local, streams.numpy("local layer"))
 
 
 def note_source(estimator: Any, source: TableRows | ArrayRows) -> None:

@@ -111,9 +111,7 @@ def fit_local_layer(
         rows = Rows(inputs[observed], _without_outliers(residuals), variance, factor)
         trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
         judged = trained[:_JUDGED_ROWS]
-        conditioned = ConditionedGP(
-            train(rows, errors, trained, steps=settings.steps, weight=counted), rows
-        )
+        conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)
         share = counted[judged] / np.sum(counted[judged])
         scale, gains = _calibration(conditioned, judged, errors[judged], *seen, share, settings.neighbours)

@@ -2,10 +2,10 @@
 
     loss = -mean_i log t(e_i - mean_i | variance_i + noise_i),
 
-a mean by the rows' weights, where mean and variance are those of the function at row i given the residuals of its nearest other rows, and
-`e_i` is the error that the deep GP would have made had it not seen row i. The parameters are few and
-the loss has no noise, so a hundred evaluations end as low as three hundred steps of Adam. The neighbours are
-found anew as lengthscales move, after numbers of evaluations that double.
+a mean by the rows' weights, where mean and variance are those of the function at row i given the residuals of
+its nearest other rows, and `e_i` is the error that the deep GP would have made had it not seen row i. The
+parameters are few and the loss has no noise, so a hundred evaluations end as low as three hundred steps of
+Adam. The neighbours are found anew as lengthscales move, after numbers of evaluations that double.
 """
 
 import functools
