@@ -2,7 +2,8 @@
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,20 @@ def check_fraction(name: str, value: Any) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 < float(value) < 1.0:
         raise ValueError(f"{name}={value!r} must be None or a number between 0 and 1, such as 0.1.")
+
+
+def check_path(name: str, value: Any) -> None:
+    """Refuse anything but the path of a file."""
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"{name} must be the path of a file, got {value!r}.")
+
+
+def check_functions(name: str, values: Any) -> tuple[Callable[..., Any], ...]:
+    """Several functions as a tuple; anything else is refused."""
+    found = tuple(values) if isinstance(values, Iterable) else None
+    if found is None or not all(map(callable, found)):
+        raise TypeError(f"{name} must be a list of functions, got {values!r}.")
+    return found
 
 
 def check_flag(name: str, value: Any) -> None:

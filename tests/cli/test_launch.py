@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from novidgp import load_model
+from novidgp.cli.launch import spoken
 from novidgp.training import job
 from support.commands import houses, refused, run
 
@@ -125,6 +126,20 @@ def resumed_from(folder, options, monkeypatch):
     monkeypatch.chdir(folder)
     assert "enough" in refused("fit", "houses.csv", *FIT, *options, "--out", "two.novidgp")
     return seen[0]
+
+
+def test_what_a_table_lacks_is_one_line_and_no_stack(folder):
+    with Launched("houses.csv", "--target", "cost", "--out", "two.novidgp", folder=folder) as job:
+        code, output = job.end()
+    assert code == 1
+    assert "error: no column is named 'cost'" in output
+    assert "stack trace" not in output
+
+
+def test_the_log_of_the_runtime_is_not_shown():
+    log = "1118 10:27:33.124582   27534 coordination_service_agent.cc:289] Polled an error\n"
+    lines = ["warning: one\n", "E" + log, "error: two\n", "F" + log, "*** Check failure\n", "    @  0x7f\n"]
+    assert list(spoken(lines)) == ["warning: one\n", "error: two\n"]
 
 
 def test_launch_runs_fits_only():

@@ -67,6 +67,8 @@ def test_layers_are_a_number_or_a_kind():
     assert parse_layers('[{"kind": "sum"}]') == {"layers": [{"kind": "sum"}]}
     with pytest.raises(typer.BadParameter, match="too small"):
         parse_layers("0")
+    with pytest.raises(typer.BadParameter, match="'two' is neither a number of layers nor 'conv'"):
+        parse_layers("two")
 
 
 @pytest.mark.parametrize(

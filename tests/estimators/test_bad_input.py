@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators import base as estimator_module
-from novidgp.estimators.checks import seed_of
+from novidgp.estimators.checks import check_rows, seed_of
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
@@ -96,6 +96,7 @@ def test_parameters(parameters, message):
         ({"inference_options": {"num_paths": "many"}}, "num_paths must be an integer, got 'many'"),
         (_dsvi(learning_rate="fast"), "learning_rate must be a number, got 'fast'"),
         (_novi(network="False"), "network must be True or False, got 'False'"),
+        ({"checkpoint": 3}, "checkpoint must be the path of a file, got 3"),
     ],
 )
 def test_types_of_parameters(parameters, message):
@@ -113,6 +114,8 @@ def test_types_of_parameters(parameters, message):
         (X[:, :0], r"0 feature\(s\)"),
         (np.full((20, 1), "red"), "X holds text.*OneHotEncoder"),
         (pd.DataFrame({"a": Y, "colour": ["red"] * 20}), "X holds text.*red.*OneHotEncoder"),
+        (pd.DataFrame(X, columns=["a", "b", "a"]), "X has two columns named 'a'; rename or remove one"),
+        (np.array([*map(list, X[:-1]), [1.0]], object), r"X holds sequences of unequal.*numpy.stack\(X\)"),
         (X[:7], "inconsistent numbers of samples"),
     ],
 )
@@ -122,6 +125,28 @@ def test_inputs(inputs, message):
     if "inconsistent" not in message:
         with pytest.raises(ValueError, match=message):
             DGPClassifier().fit(inputs, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk": "ten"}, "chunk must be an integer, got 'ten'"),
+        ({"callbacks": print}, "callbacks must be a list of functions, got <built-in"),
+        ({"callbacks": [3]}, r"callbacks must be a list of functions, got \[3\]"),
+    ],
+)
+def test_options_of_a_fit(options, message):
+    with pytest.raises(TypeError, match=message):
+        DGPRegressor(num_inducing=2).fit(X, Y, **options)
+
+
+def test_a_path_is_no_table():
+    with pytest.raises(TypeError, match=r"X='rows.csv' is a path. Read the file first"):
+        check_rows("rows.csv")
+
+
+def test_columns_whose_names_are_numbers_may_share_one():
+    check_rows(pd.DataFrame(X, columns=[0, 1, 0]))
 
 
 DATES = pd.Series(pd.date_range("2026-01-01", periods=20))

@@ -48,11 +48,11 @@ learns."""
 
 
 def not_held(estimator):
-    """scikit-learn asks for predictions that are equal to 1e-7 after training. K-means draws other first
-    centres from repeated rows than from weighted ones, and Adam makes whole steps of gradients that are zero
-    but for rounding. That the bound, its gradients and the scales are those of repeated rows is shown in
-    test_weights.py."""
-    return {"check_sample_weight_equivalence_on_dense_data": "k-means starts elsewhere on repeated rows"}
+    """scikit-learn asks for predictions that are equal to 1e-7 after training. In float64 those of a
+    regressor and of a binary classifier are: test_weights.py."""
+    several_classes = isinstance(estimator, DGPClassifier)
+    reason = "the softmax draws noise for every row" if several_classes else "2e-6 in float32 after 30 steps"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
 
 
 @pytest.fixture(scope="module")

@@ -232,12 +232,23 @@ def test_too_many_patches_to_compare_are_refused():
             r"shape \(24, 36\); the model was fitted to images of 6 x 6. Rows of pixels are",
         ),
         (X[0], r"One image is X\[None\]"),
-        (COLOUR, "images of 6 x 6 with 3 channels; the model was fitted to 6 x 6"),
+        (COLOUR, "images of 6 x 6 with 3 channels; the model was fitted to 6 x 6. Bring them to that"),
     ],
 )
 def test_other_shapes_are_refused_at_prediction(inputs, message):
     with pytest.raises(ValueError, match=message):
         fitted().predict(inputs)
+
+
+def test_images_in_an_array_of_objects_are_images():
+    images = np.empty(ROWS, object)
+    images[:] = list(X)
+    np.testing.assert_array_equal(fitted().predict(images), fitted().predict(X))
+    images[3] = COLOUR[3]
+    with pytest.raises(
+        ValueError, match=r"X\[3\] has shape \(6, 6, 3\) and X\[0\] \(6, 6\); make all images"
+    ):
+        fitted().predict(images)
 
 
 def test_a_model_of_tables_refuses_images():

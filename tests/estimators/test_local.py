@@ -86,6 +86,10 @@ def test_a_saved_layer_predicts_alike_in_a_new_process(model, elsewhere, tmp_pat
 
 
 def test_a_file_without_rows_is_the_deep_gp_alone(model, elsewhere, tmp_path):
+    with pytest.raises(TypeError, match="without_rows must be True or False, got 'yes'"):
+        model.save(tmp_path / "model.novidgp", without_rows="yes")
+    with pytest.raises(TypeError, match="path must be the path of a file, got None"):
+        model.save(None)
     with pytest.warns(UserWarning, match="leaves the local layer out"):
         model.save(tmp_path / "model.novidgp", without_rows=True)
     loaded = novidgp.load_model(tmp_path / "model.novidgp")
@@ -132,7 +136,7 @@ def test_every_method_has_a_layer(wave, elsewhere, name):
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [
-        ("always", ValueError, "local='always' is unknown"),
+        ("always", ValueError, "local='always' is unknown. Pass 'auto', True, False or a dict"),
         (3, TypeError, "local must be 'auto', True, False or a dict"),
         ({"neighbors": 5}, ValueError, "Did you mean 'neighbours'"),
         ({"steps": 0}, ValueError, "local\\['steps'\\]=0 is too small"),
@@ -149,9 +153,15 @@ def test_latent_variables_have_no_layer(wave):
     assert DGPRegressor(**SMALL | {"max_steps": 1}, latent_dim=1).fit(*wave).local_ is None
 
 
-def test_weights_have_no_layer(wave):
-    with pytest.raises(ValueError, match="knows no sample_weight"):
-        DGPRegressor(**SMALL, local=True).fit(*wave, sample_weight=np.linspace(1.0, 2.0, 300))
+def test_the_layer_heeds_weights(wave, elsewhere):
+    """Rows of weight 0 are absent, rows that contradict the others count for little; 14 without a layer."""
+    X, y = wave
+    weight = np.repeat([1.0, 0.01, 0.0], 300)
+    targets = np.concatenate([y, 200.0 - y, np.full(300, 1e6)])
+    fitted = DGPRegressor(**SMALL, local=LOCAL).fit(np.concatenate([X, X, X]), targets, weight)
+    truth = 100.0 + 20.0 * np.sin(4.0 * elsewhere[:, 0])
+    assert np.sqrt(np.mean((fitted.predict(elsewhere) - truth) ** 2)) < 5.0
+    assert len(fitted.local_.targets[0].conditioned.rows) == 600
 
 
 def test_other_likelihoods_have_no_layer(wave):

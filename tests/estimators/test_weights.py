@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators.checks import check_weights
@@ -82,6 +83,21 @@ def test_every_method_heeds_weights(name):
         losses.append(result.history["loss"][0])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert abs(losses[2] - losses[0]) > 1e-2 * abs(losses[0])
+
+
+@pytest.mark.parametrize("settings", [{"inference": "ml"}, {}], ids=["ml", "novi"])
+def test_weights_are_repeated_rows_as_scikit_learn_asks(settings):
+    """Predictions after training, to 1e-7. In float32 Adam takes rounding to 2e-6. The softmax of several
+    classes is averaged over draws of each row's own, so that equal rows there are no row of weight 2."""
+    options = SMALL | {"max_steps": 30, "num_predict_samples": 2, "dtype": "float64"} | settings
+    check_sample_weight_equivalence_on_dense_data("DGPRegressor", DGPRegressor(**options))
+
+
+def test_a_binary_classifier_of_weights_is_one_of_repeated_rows():
+    options = SMALL | {"inference": "ml", "num_predict_samples": 2, "dtype": "float64"}
+    weighted = DGPClassifier(**options).fit(X, Y > 0, WEIGHTS)
+    repeated = DGPClassifier(**options).fit(X[REPEATED], Y[REPEATED] > 0)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-7)
 
 
 def test_inducing_points_are_where_the_weight_is():

@@ -10,6 +10,10 @@ import jax.numpy as jnp
 import pytest
 
 from novidgp.inference import METHODS, make_method, prepare
+from novidgp.local.conditional import Neighbourhoods
+from novidgp.local.gp import starting_gp
+from novidgp.local.rows import _predict
+from novidgp.local.training import _block_loss
 from novidgp.model.feature_map import FEATURE_MAP
 from novidgp.posteriors.prepared import _draw
 from support.small import ROWS, small_batch, small_model
@@ -39,6 +43,16 @@ def test_no_lapack_call_is_batched(method):
     assert batched_calls(step.lower(state, batch, key)) == []
     fitted = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(inference.fitted, state))
     assert batched_calls(_draw.lower(fitted, 8, key)) == []
+
+
+@pytest.mark.usefixtures("x64")
+def test_no_lapack_call_of_the_local_layer_is_batched():
+    """Neither in training, where blocks of rows are sent off together, nor in prediction."""
+    gp = starting_gp(2, 1.0, 1.0, "float32")
+    rows = jnp.ones((6, 4))
+    hoods, one = Neighbourhoods(jnp.ones((6, 4, 2)), rows, rows, rows), jnp.ones(6)
+    assert batched_calls(_block_loss.lower(gp, hoods, one, one, one)) == []
+    assert batched_calls(_predict.lower(gp, hoods, one)) == []
 
 
 def test_a_batched_call_would_be_seen():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
+from novidgp.local.choice import LocalSettings, Paths, _effective, fit_local_layer
 
 PATHS = 20
 QUICK = LocalSettings(steps=60, neighbours=16)
@@ -22,10 +22,10 @@ def deep_gp(mean, noise, columns, spread=0.0):
     return paths
 
 
-def fit(mean, noise, y, columns, settings=QUICK, **options):
+def fit(mean, noise, y, columns, settings=QUICK, weight=None, **options):
     rng = np.random.default_rng(0)
     paths = deep_gp(mean, noise, columns, **options)
-    return fit_local_layer(paths, y, settings, most_freedom=1e9, dtype="float32", rng=rng)
+    return fit_local_layer(paths, y, settings, most_freedom=1e9, dtype="float32", rng=rng, weight=weight)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,37 @@ def test_every_target_has_its_own_rows_and_its_own_layer(wave):
     assert "of target 1 left out" in notes[1]
     layer, _ = fit(np.zeros((600, 2)), 0.7, y, columns)
     assert [len(target.conditioned.rows) for target in layer.targets] == [600, 300]
+
+
+def test_weights_of_one_change_nothing(wave):
+    columns, truth, noise = (part[:300] for part in wave)
+    layers = [
+        fit(np.zeros_like(truth), 0.7, truth + noise, columns, weight=weight)[0]
+        for weight in (None, np.ones((300, 1)))
+    ]
+    grid = columns[:50] + 0.01
+    for one, two in zip(*(layer.correct(*no_idea(50, 0.7), grid) for layer in layers), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)  # the scaling sums in another order
+
+
+@pytest.mark.parametrize("weight", [1e-30, 1e-3])
+def test_rows_of_little_weight_are_hardly_there(wave, weight):
+    """A second wave of the other sign at the same places, which would cancel the first at equal weight."""
+    columns, truth, noise = (part[:300] for part in wave)
+    both = np.concatenate([truth + noise, -truth])
+    weights = np.concatenate([np.ones((300, 1)), np.full((300, 1), weight)])
+    places = np.concatenate([columns, columns])
+    layer, notes = fit(np.zeros_like(both), 0.7, both, places, weight=weights)
+    assert "kept" in notes[0]
+    grid = np.random.default_rng(2).uniform(-1.8, 1.8, size=(100, 2))
+    mean, _ = layer.correct(*no_idea(100, 0.7), grid)
+    assert np.sqrt(np.mean((mean.mean(0)[:, 0] - np.sin(4.0 * grid[:, 0])) ** 2)) < 0.2
+    assert fit(np.zeros_like(both), 0.7, both, places)[0] is None
+
+
+def test_the_standard_error_of_the_gain_knows_that_few_rows_carry_the_weight():
+    assert _effective(np.full(50, 0.3)) == pytest.approx(50.0)
+    assert _effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
 
 
 def odd_rows(kind):

@@ -5,10 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import stats
 from sklearn.gaussian_process.kernels import Matern
 
 from novidgp.local.gp import LocalGP, starting_gp
 from novidgp.local.rows import ConditionedGP, Rows
+from novidgp.local.training import leave_one_out_loss
 
 ROWS, COLUMNS = 40, 3
 
@@ -136,6 +139,67 @@ def test_doubts_are_the_weights_of_a_t_distribution(gp, rows):
         squared = (rows.residuals[number] - mean[0]) ** 2
         squared /= variance[0] + noise(gp, rows.deep_variance[number])
         np.testing.assert_allclose(doubted[number], (df + squared) / (df + 1.0), rtol=1e-6)
+
+
+def weighted(rows, weight):
+    return dataclasses.replace(rows, noise_factor=rows.noise_factor / weight)
+
+
+WEIGHT = np.arange(ROWS) % 4 + 1
+
+
+def test_a_row_of_weight_w_is_w_equal_rows(gp, rows):
+    """The exact GP with every row as often as its weight says."""
+    inputs = np.random.default_rng(1).normal(size=(7, COLUMNS))
+    conditioned = ConditionedGP(gp, weighted(rows, WEIGHT))
+    mean, variance = conditioned.moments(inputs, np.zeros(7), conditioned.nearest(inputs, ROWS))
+    wanted = exact(gp, some(rows, np.repeat(np.arange(ROWS), WEIGHT)), inputs)
+    np.testing.assert_allclose(mean, wanted[0], atol=1e-6)
+    np.testing.assert_allclose(variance - noise(gp, 0.0), wanted[1], atol=1e-6)
+    assert np.abs(mean - exact(gp, rows, inputs)[0]).max() > 0.01
+
+
+def test_doubts_about_weighted_rows_are_those_with_all_copies_left_out(gp, rows):
+    rows = dataclasses.replace(some(rows, slice(30)), noise_factor=np.ones(30))
+    doubted = ConditionedGP(gp, weighted(rows, WEIGHT[:30])).with_doubts().rows.noise_factor
+    df = 2.5 + np.exp(gp.log_excess_df)
+    copies = np.repeat(np.arange(30), WEIGHT[:30])
+    for number in range(30):
+        mean, variance = exact(gp, some(rows, copies[copies != number]), rows.inputs[[number]])
+        squared = (rows.residuals[number] - mean[0]) ** 2
+        squared /= variance[0] + noise(gp, rows.deep_variance[number])
+        wanted = (df + squared) / (df + 1.0) / WEIGHT[number]
+        np.testing.assert_allclose(doubted[number], wanted, rtol=1e-6)
+
+
+def test_the_loss_of_weighted_rows_is_that_of_equal_rows_left_out_together(gp, rows):
+    """Of 15 rows all others are neighbours in training."""
+    rows = dataclasses.replace(some(rows, slice(15)), noise_factor=np.ones(15))
+    weight, errors = WEIGHT[:15], np.linspace(-2.0, 3.0, 15)
+    copies, densities = np.repeat(np.arange(15), weight), []
+    df = 2.5 + np.exp(gp.log_excess_df)
+    for number in copies:
+        mean, variance = exact(gp, some(rows, copies[copies != number]), rows.inputs[[number]])
+        total = variance[0] + noise(gp, rows.deep_variance[number])
+        scale = np.sqrt(total * (df - 2.0) / df)
+        densities.append(stats.t.logpdf(errors[number] - mean[0], df, scale=scale))
+    point, unravel = ravel_pytree(gp)
+    conditioned = ConditionedGP(gp, weighted(rows, weight))
+    with jax.enable_x64(True):
+        loss = leave_one_out_loss(conditioned, errors, np.arange(15), weight, unravel)
+        value, _ = loss(np.asarray(point, float))
+    np.testing.assert_allclose(value, -np.mean(densities), rtol=1e-6)
+
+
+def test_twins_of_great_weight_are_factorised_in_single_precision(gp):
+    """The noise has a floor: otherwise the covariance of rows that are sure to nine digits has none."""
+    inputs = np.zeros((64, COLUMNS))
+    columns = np.linspace(-1.0, 1.0, 64), np.full(64, 0.1), np.full(64, 1e-9)
+    rows = Rows(*(part.astype(np.float32) for part in (inputs, *columns)))
+    small = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), gp)
+    found = np.tile(np.arange(64), (3, 1))
+    moments = ConditionedGP(small, rows).moments(rows.inputs[:3], rows.deep_variance[:3], found)
+    assert np.isfinite(moments).all()
 
 
 def test_one_wrong_row_does_not_rule_its_neighbours(gp):

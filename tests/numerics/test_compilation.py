@@ -1,10 +1,12 @@
 """The compilation cache: processes that need one program at the same time compile it once."""
 
+import signal
 import time
 
 import jax
 import jax.numpy as jnp
 
+from novidgp.numerics import compilation
 from novidgp.numerics.compilation import _turn, compile_once
 from support.processes import Process
 
@@ -35,6 +37,15 @@ def test_nobody_waits_for_a_process_that_was_killed(tmp_path):
     with Process(HOLD, tmp_path, "one", "60") as process:
         process.wait_for("holding")
     assert seconds_for(tmp_path, "one") < 0.5
+
+
+def test_nobody_waits_for_ever_for_a_process_that_was_stopped(tmp_path, monkeypatch):
+    """Somebody pressed Ctrl-Z in a fit that compiled, and starts another."""
+    monkeypatch.setattr(compilation, "_MOST_SECONDS", 0.3)
+    with Process(HOLD, tmp_path, "one", "60") as process:
+        process.wait_for("holding")
+        process.send(signal.SIGSTOP)
+        assert 0.2 < seconds_for(tmp_path, "one") < 10.0
 
 
 def test_a_directory_without_locks_is_no_obstacle(tmp_path):

@@ -127,6 +127,15 @@ def test_files_with_other_columns_are_refused(tmp_path):
     assert "b.parquet has 'extra' as well, unlike" in refused(tmp_path)
 
 
+def test_a_table_as_parquet_and_as_text_is_not_read_twice(tmp_path):
+    write(table(), tmp_path / "a.parquet")
+    write(table(), tmp_path / "a.csv")
+    for source in (tmp_path, tmp_path / "a.*"):
+        words = refused(source)
+        assert "a.parquet is a Parquet file and" in words
+        assert f"such as '{tmp_path}/*.parquet'" in words
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("nothing*.parquet", "no file matches that pattern"), ("empty", "holds no .parquet or .csv file")],

@@ -132,6 +132,17 @@ def test_a_checkpoint_that_somebody_made_by_hand_is_refused(tmp_path, change):
         fit(DESCENT, steps=10, checkpoint=path, resume=True)
 
 
+def test_a_run_with_all_its_steps_is_finished(tmp_path):
+    """Two signals may come between the last step and the verdict: the file then has all steps and none."""
+    path = tmp_path / "run"
+    whole = fit(DESCENT, checkpoint=path)
+    arrays, metadata = load(path)
+    save(path, arrays, metadata | {"verdict": None})
+    again = fit(DESCENT, checkpoint=path, resume=True)
+    assert (again.status, again.steps) == ("finished", whole.steps)
+    assert_same(again.state, whole.state)
+
+
 def test_the_file_is_written_by_the_clock(tmp_path, monkeypatch):
     """A chunk takes 25 seconds here, so that every third one is a minute after the last write."""
     clock = itertools.count(0.0, 25.0)

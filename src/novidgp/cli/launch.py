@@ -1,5 +1,7 @@
 """`novidgp launch`: one command in several processes on this machine, which share the work of one fit."""
 
+import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +11,8 @@ from novidgp.cli.console import report_errors
 _PATIENCE_SECONDS = 60.0
 """How long the others may take to notice that a process has ended."""
 _POLL_SECONDS = 0.2
+_LOG_LINE = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\] ")
+"""A line of the log of JAX's runtime, by its level."""
 
 
 @report_errors()
@@ -34,6 +38,7 @@ def _start(command: list[str], number: int, processes: int, address: str) -> Any
     import os
     import subprocess
     import sys
+    import threading
 
     from novidgp.distributed import COORDINATOR, PROCESS, PROCESSES
 
@@ -48,7 +53,29 @@ def _start(command: list[str], number: int, processes: int, address: str) -> Any
             os.sched_setaffinity(0, share)
 
     arguments = [sys.executable, "-m", "novidgp", *command, "--distributed"]
-    return subprocess.Popen(arguments, env=environment, preexec_fn=keep_to_share)
+    options: dict[str, Any] = {"env": environment, "preexec_fn": keep_to_share}
+    if number == 0:
+        return subprocess.Popen(arguments, **options)
+    process = subprocess.Popen(arguments, **options, stderr=subprocess.PIPE, text=True, errors="replace")
+    threading.Thread(target=_relay, args=(number, process.stderr)).start()
+    return process
+
+
+def _relay(number: int, lines: Any) -> None:
+    """Show what a process other than the first says, with its number."""
+    for line in spoken(lines):
+        typer.echo(f"process {number}: {line}", err=True, nl=False)
+
+
+def spoken(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that are meant for people. When process 0 ends, JAX's runtime aborts the others: the first of
+    its lines has the time and the place, and its stack follows."""
+    aborted = False
+    for line in lines:
+        logged = _LOG_LINE.match(line) is not None
+        aborted = aborted or (logged and line.startswith("F"))
+        if not (logged or aborted):
+            yield line
 
 
 def _ended(started: list[Any], command: list[str]) -> int:

@@ -75,6 +75,8 @@ def parse_options(pairs: list[str]) -> dict[str, Any]:
 def parse_layers(text: str) -> dict[str, Any]:
     """`--layers` as parameters of the estimator: a number of dense layers, or the convolutional ones."""
     value = parse_value(text)
+    if isinstance(value, str) and value != "conv":
+        raise typer.BadParameter(f"{text!r} is neither a number of layers nor 'conv'", param_hint="--layers")
     if not isinstance(value, int):
         return {"layers": value}
     if value < 1:

@@ -13,7 +13,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from novidgp.checks import check_choice, check_flag, check_fraction, check_integer, check_number
+from novidgp.checks import (
+    check_choice,
+    check_flag,
+    check_fraction,
+    check_integer,
+    check_number,
+    check_path,
+)
 from novidgp.estimators import images
 from novidgp.estimators.checks import (
     DTYPES,
@@ -25,8 +32,8 @@ from novidgp.estimators.checks import (
     check_latent,
     check_likelihood,
     check_local,
+    check_rows,
     explain_text,
-    refuse_dates,
     seed_of,
 )
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
@@ -165,6 +172,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         file then predicts as the deep GP alone.
         """
         check_is_fitted(self)
+        check_path("path", path)
+        check_flag("without_rows", without_rows)
         if without_rows and self.local_ is not None:
             warnings.warn(
                 "without_rows=True leaves the local layer out of the file; a model loaded from it predicts "
@@ -204,6 +213,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         for name in ("hidden_dim", "patience", "max_steps", "batch_size"):
             check_integer(name, getattr(self, name), optional=True)
         check_devices(self.devices)
+        if self.checkpoint is not None:
+            check_path("checkpoint", self.checkpoint)
         check_number("checkpoint_every", self.checkpoint_every)
         check_choice("on_interrupt", self.on_interrupt, ON_INTERRUPT)
         check_fraction("validation_fraction", self.validation_fraction)
@@ -214,7 +225,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         return method
 
     def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
-        refuse_dates(X, "X")
+        check_rows(X)
         if (found := images.image_inputs(self, X, y, reset=reset)) is not None:
             return found
         try:
@@ -264,8 +275,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     ) -> None:
         """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
         refuse_fork()
-        kind = {"weighted": weight is not None, "latent": config.latent_dim > 0}
-        local = None if config.layers is not None else check_local(self.local, config.likelihood, **kind)
+        kind: dict[str, Any] = {"likelihood": config.likelihood, "latent": config.latent_dim > 0}
+        local = None if config.layers is not None else check_local(self.local, **kind)
         use_compilation_cache()
         seed = seed_of(self.random_state)
         streams = Streams(jax.random.key(seed))
@@ -312,10 +323,15 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             )
         keep(self, result, method, config, budget, seed, len(X), inputs, targets)
         if local is not None and result.status != "interrupted":
-            self._fit_local(X, scaled[1], local, streams.numpy("local layer"))
+            self._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
 
     def _fit_local(
-        self, X: np.ndarray, y: np.ndarray, settings: LocalSettings, rng: np.random.Generator
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        settings: LocalSettings,
+        rng: np.random.Generator,
     ) -> None:
         """Give the fitted model a local layer where it pays; `y` is scaled, `X` is not."""
 
@@ -331,6 +347,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             most_freedom=2.0 * self.model_.layers[-1].num_inducing,
             dtype=self.config_.dtype,
             rng=rng,
+            weight=weight,
         )
         self.fit_notes_ += notes
 

@@ -4,6 +4,7 @@ Every message names the argument, what was got and what to do about it.
 """
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -86,13 +87,14 @@ def check_inducing(value: Any, layers: int) -> int | tuple[int, ...]:
     return tuple(int(count) for count in value)
 
 
-def check_local(
-    value: Any, likelihood: str, *, weighted: bool = False, latent: bool = False
-) -> LocalSettings | None:
+def check_local(value: Any, likelihood: str, *, latent: bool = False) -> LocalSettings | None:
     """The settings of a local layer, from `auto`, a bool or a dict of some of them; None for no layer."""
     if isinstance(value, str):
-        check_choice("local", value, ["auto"])
-        return LocalSettings() if likelihood == "gaussian" and not (weighted or latent) else None
+        if value != "auto":
+            raise ValueError(
+                f"local={value!r} is unknown. Pass 'auto', True, False or a dict like {{'neighbours': 64}}."
+            )
+        return LocalSettings() if likelihood == "gaussian" and not latent else None
     if isinstance(value, bool | np.bool_):
         if not value:
             return None
@@ -105,10 +107,6 @@ def check_local(
         raise ValueError(
             f"local={value or True!r} needs likelihood='gaussian', got {likelihood!r}; pass local=False. "
             "(The local layer has heavy tails of its own.)"
-        )
-    if weighted:
-        raise ValueError(
-            f"local={value or True!r} knows no sample_weight; pass local=False, or fit without weights."
         )
     if latent:
         raise ValueError(
@@ -219,6 +217,23 @@ def check_labels(y: Any) -> None:
         )
 
 
+def check_rows(X: Any) -> None:
+    """Refuse what is no table of numbers: a path, dates, two columns of one name."""
+    if isinstance(X, str | PathLike):
+        raise TypeError(
+            f"X={str(X)!r} is a path. Read the file first, for example with pandas, or use the command "
+            "`novidgp predict`."
+        )
+    seen: set[str] = set()
+    for name in getattr(X, "columns", ()):
+        if isinstance(name, str) and name in seen:
+            raise ValueError(
+                f"X has two columns named {name!r}; rename or remove one: X.loc[:, ~X.columns.duplicated()]."
+            )
+        seen.add(name)
+    refuse_dates(X, "X")
+
+
 def refuse_dates(values: Any, argument: str) -> None:
     """Refuse dates and durations: their number depends on a unit that nobody chose."""
     columns = values.items() if hasattr(values, "columns") and hasattr(values, "items") else [(None, values)]
@@ -249,6 +264,11 @@ def seed_of(random_state: Any) -> int:
 def explain_text(error: Exception, argument: str) -> Exception:
     """A clearer error where scikit-learn or NumPy says that something could not become a number."""
     detail = str(error)
+    if "setting an array element with a sequence" in detail:
+        return type(error)(
+            f"{argument} holds sequences of unequal length, or arrays as elements ({detail.rstrip('.')}). "
+            f"Make it one array of numbers: numpy.stack({argument})."
+        )
     if "could not convert string" not in detail and "must be a string or a real number" not in detail:
         return error
     cure = {

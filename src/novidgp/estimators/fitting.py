@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from novidgp.checks import check_functions, check_integer
 from novidgp.estimators.images import CONV_BUDGET
 from novidgp.inference.base import Budget, Method
 from novidgp.model.build import ModelConfig
@@ -39,10 +40,11 @@ def limited(estimator: Any, config: ModelConfig, rows: int) -> ModelConfig:
 
 def training_options(estimator: Any, callbacks: Iterable[Callback], chunk: int) -> dict[str, Any]:
     """What `training.fit` is told whatever the data are."""
+    check_integer("chunk", chunk)
     return {
         "starts": int(estimator.starts),
         "devices": estimator.devices,
-        "callbacks": callbacks,
+        "callbacks": check_functions("callbacks", callbacks),
         "diagnose": bool(estimator.diagnose),
         "checkpoint": estimator.checkpoint,
         "checkpoint_every": estimator.checkpoint_every,

@@ -98,9 +98,16 @@ def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:
 
 def are_images(X: Any) -> bool:
     """Whether `X` has the three or four dimensions of a set of images, or is a list of images."""
+    X = _listed(X)
     if isinstance(X, list | tuple) and X:
         return np.ndim(X[0]) >= 2 if isinstance(X[0], np.ndarray) else np.ndim(_first_number_list(X)) >= 2
     return getattr(X, "ndim", 2) >= 3
+
+
+def _listed(X: Any) -> Any:
+    """An array whose elements are arrays, as a list of these; anything else as it is."""
+    one = isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1 and len(X)
+    return list(X) if one and isinstance(X[0], np.ndarray) else X
 
 
 def _first_number_list(X: Any) -> Any:
@@ -113,6 +120,7 @@ def _first_number_list(X: Any) -> Any:
 
 def read_images(X: Any) -> tuple[np.ndarray, ImageShape]:
     """Images as rows `(n, height * width * channels)` in their own type, and the shape of one."""
+    X = _listed(X)
     if isinstance(X, list | tuple):
         X = _stacked(X)
     X = np.asarray(X)
@@ -160,8 +168,9 @@ def _check_shape(estimator: Any, X: Any, shape: ImageShape) -> None:
             "columns."
         )
     if shape != fitted:
+        hint = "One image is X[None]." if np.shape(X) == fitted else "Bring them to that shape first."
         raise ValueError(
-            f"X holds images of {described(shape)}; the model was fitted to {described(fitted)}."
+            f"X holds images of {described(shape)}; the model was fitted to {described(fitted)}. {hint}"
         )
 
 

@@ -97,7 +97,7 @@ def fit_rows(
     The model starts from a sample of the rows. A file that is one batch is read whole.
     """
     refuse_fork()
-    local = check_local(estimator.local, config.likelihood, weighted=False, latent=config.latent_dim > 0)
+    local = check_local(estimator.local, config.likelihood, latent=config.latent_dim > 0)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
     streams = Streams(jax.random.key(seed))
@@ -133,7 +133,7 @@ def fit_rows(
     if local is not None and result.status != "interrupted":
         known = file.read(sample_of(len(file), _MOST_NEIGHBOURS, streams.numpy("local rows")))
         x, y = np.asarray(known.x, np.float64), np.asarray(known.y, np.float64)
-        estimator._fit_local(file.inputs.original(x), y, local, streams.numpy("local layer"))
+        estimator._fit_local(file.inputs.original(x), y, None, local, streams.numpy("local layer"))
 
 
 def note_source(estimator: Any, source: TableRows | ArrayRows) -> None:

@@ -77,6 +77,7 @@ class LocalGP(eqx.Module):
         """Mean and variance of the function at rows, given their neighbours."""
         own, mutual = squared_distances(hoods.offsets * jnp.exp(-self.log_lengthscale))
         noise = self.noise(hoods.deep_variance) * hoods.noise_factor
+        noise = jnp.maximum(noise, 0.5 * _LEAST_NOISE * self.variance)  # weights make it small
         noise = jnp.eye(own.shape[1], dtype=own.dtype) * noise[:, None, :]
         mean, variance = condition(
             self.covariance(mutual) + noise, self.covariance(own), self.variance, hoods.residuals

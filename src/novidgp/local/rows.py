@@ -31,7 +31,8 @@ class Rows:
     deep_variance: np.ndarray
     """`(n,)`: the deep GP's predictive variance."""
     noise_factor: np.ndarray
-    """`(n,)`: factor of the noise variance, which is large where the neighbours of a row contradict it."""
+    """`(n,)`: factor of the noise variance. A row of weight w is w equal rows, so it is 1 / w, and larger
+    where the neighbours of a row contradict it."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -83,7 +84,9 @@ class ConditionedGP:
         found = self.nearest_others(np.arange(len(rows)), _DOUBTING_NEIGHBOURS)
         mean, variance = self.moments(rows.inputs, rows.deep_variance, found)
         factor = (df + (rows.residuals - mean) ** 2 / variance) / (df + 1.0)
-        doubted = dataclasses.replace(rows, noise_factor=factor.astype(rows.inputs.dtype))
+        doubted = dataclasses.replace(
+            rows, noise_factor=(factor * rows.noise_factor).astype(rows.inputs.dtype)
+        )
         return dataclasses.replace(self, rows=doubted)
 
     def moments(

@@ -2,10 +2,10 @@
 
     loss = -mean_i log t(e_i - mean_i | variance_i + noise_i),
 
-where mean and variance are those of the function at row i given the residuals of its nearest other rows, and
-`e_i` is the error that the deep GP would have made had it not seen row i. The parameters are few and
-the loss has no noise, so a hundred evaluations end as low as three hundred steps of Adam. The neighbours are
-found anew as lengthscales move, after numbers of evaluations that double.
+a mean by the rows' weights, where mean and variance are those of the function at row i given the residuals of
+its nearest other rows, and `e_i` is the error that the deep GP would have made had it not seen row i. The
+parameters are few and the loss has no noise, so a hundred evaluations end as low as three hundred steps of
+Adam. The neighbours are found anew as lengthscales move, after numbers of evaluations that double.
 """
 
 import functools
@@ -36,10 +36,13 @@ _REACH = 10.0
 """Bound on the logarithm of how far a parameter may go from its start: no search ends in infinities."""
 
 
-def train(rows: Rows, errors: np.ndarray, chosen: np.ndarray, *, steps: int) -> LocalGP:
+def train(
+    rows: Rows, errors: np.ndarray, chosen: np.ndarray, *, steps: int, weight: np.ndarray | None = None
+) -> LocalGP:
     """The parameters that predict the `errors` `(n,)` at the rows number `chosen` best from other rows, by
-    about `steps` evaluations of the loss."""
+    about `steps` evaluations of the loss, in which each counts as often as its `weight` `(n,)` says."""
     dtype = rows.inputs.dtype
+    counted = np.ones(len(chosen)) if weight is None else weight[chosen]
     sizes = _typical_variance(errors[chosen]), float(np.median(rows.deep_variance))
     with precision("float64"), single_threaded_lapack():
         start, unravel = ravel_pytree(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
@@ -48,7 +51,7 @@ def train(rows: Rows, errors: np.ndarray, chosen: np.ndarray, *, steps: int) -> 
         gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(start))
         done, until = 0, min(_FIRST_REFRESH, steps)
         while done < steps:
-            loss = _leave_one_out_loss(ConditionedGP(gp, rows), errors, chosen, unravel)
+            loss = leave_one_out_loss(ConditionedGP(gp, rows), errors, chosen, counted, unravel)
             options = {"maxfun": until - done, "ftol": _TOLERANCE}
             found = minimize(loss, point, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             if not np.isfinite(found.fun):
@@ -65,18 +68,24 @@ def _typical_variance(errors: np.ndarray) -> float:
     return float((high - low) / 1.349) ** 2
 
 
-def _leave_one_out_loss(
-    conditioned: ConditionedGP, errors: np.ndarray, chosen: np.ndarray, unravel: Callable
+def leave_one_out_loss(
+    conditioned: ConditionedGP,
+    errors: np.ndarray,
+    chosen: np.ndarray,
+    counted: np.ndarray,
+    unravel: Callable,
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """The mean loss over the `chosen` rows and its gradient, as a function of the parameters in one vector;
-    every row has the neighbours that the present parameters say are nearest."""
+    """The mean loss over the `chosen` rows, each `counted` so often, and its gradient, as a function of the
+    parameters in one vector; every row has the neighbours that the present parameters say are nearest."""
     rows = conditioned.rows
     found = conditioned.nearest_others(chosen, _NEIGHBOURS)
+    share = counted / np.sum(counted)
     blocks = []
     for start in range(0, len(chosen), _BLOCK):
         places = np.arange(start, start + _BLOCK)
-        weight = (places < len(chosen)) / len(chosen)
+        inside = places < len(chosen)
         places = np.minimum(places, len(chosen) - 1)
+        weight = inside * share[places]
         batch = chosen[places]
         hoods = jax.device_put(rows.neighbourhoods(rows.inputs[batch], found[places]))
         others = errors[batch], rows.deep_variance[batch], weight

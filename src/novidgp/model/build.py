@@ -74,16 +74,19 @@ def inducing_points(
     inputs: np.ndarray, count: int, streams: Streams, weight: np.ndarray | None = None
 ) -> np.ndarray:
     """K-means centres of the inputs, each as often as its `weight` `(n,)` says; rows of the inputs where
-    k-means has too few distinct ones."""
+    k-means has too few distinct ones. Equal rows are one with their weights' sum, so that a row of weight 2
+    and two equal rows have the same centres."""
     rng = streams.numpy("inducing points")
     if len(inputs) > _KMEANS_ROWS:
         chosen = rng.choice(len(inputs), _KMEANS_ROWS, replace=False)
         inputs, weight = inputs[chosen], None if weight is None else weight[chosen]
-    distinct = np.unique(inputs, axis=0)
+    distinct, number = np.unique(inputs, axis=0, return_inverse=True)
     if len(distinct) <= count:
         extra = distinct[rng.integers(len(distinct), size=count - len(distinct))]
         spread = distinct.std(0) + 1e-3
         return np.concatenate([distinct, extra + 0.01 * spread * rng.standard_normal(extra.shape)])
+    if weight is not None or len(distinct) < len(inputs):
+        inputs, weight = distinct, np.bincount(number.ravel(), weight)
     method: Any = KMeans if len(inputs) <= 2_000 else MiniBatchKMeans
     centres = method(count, n_init=1, random_state=streams.integer("k-means"))
     return centres.fit(inputs, sample_weight=weight).cluster_centers_

@@ -8,6 +8,7 @@ directory cannot be written nothing is.
 import contextlib
 import functools
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jax.stages import Lowered
 
 _LOCK_FILE = "novidgp.lock"
+_MOST_SECONDS, _POLL_SECONDS = 120.0, 0.1
 VARIABLE = "NOVIDGP_CACHE"
 _LEAST_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 _LEAST_SECONDS = 0.05
@@ -77,14 +79,20 @@ def compile_once(lowered: "Lowered", name: str) -> None:
 def _turn(directory: Path, name: str) -> Iterator[None]:
     """A block that one process enters at a time: a lock on the name's own byte of one file.
 
-    A lock ends with its process. Where there are none, nobody waits.
+    A lock ends with its process, but a process that was stopped (Ctrl-Z) keeps it: nobody waits for more than
+    two minutes, and where there are no locks not at all.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
             file = stack.enter_context((directory / _LOCK_FILE).open("ab"))
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, zlib.crc32(name.encode()))
+            end = time.monotonic() + _MOST_SECONDS
+            while time.monotonic() < end:
+                with contextlib.suppress(BlockingIOError, PermissionError):  # another process has it
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, zlib.crc32(name.encode()))
+                    break
+                time.sleep(_POLL_SECONDS)
         yield
 
 

@@ -32,6 +32,7 @@ _KIND_NAMES: dict[type, str] = {
     float: "numbers",
     Decimal: "numbers",
 }
+_IN_PYTHON = "DGPClassifier in Python"
 _DATE = r"^\s*(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})(?:[T ]\d{1,2}:\d{2}.*)?\s*$"
 
 
@@ -43,7 +44,7 @@ def pick(frame: pd.DataFrame, name: str) -> pd.Series:
 def column_kind(column: pd.Series, *, target: bool = False) -> Kind:
     """What a column holds. Dates and other objects are refused with the column's name."""
     name = column.name
-    last_cure = "choose another target" if target else f"leave it out with --drop {name}"
+    last_cure = "choose another target" if target else f"leave it out (--drop {name})"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
     if types.is_bool_dtype(column):
@@ -91,7 +92,7 @@ def input_kind(column: pd.Series) -> Kind:
     if stray is not None and stray.amounts:
         raise TableError(
             f"column {column.name!r} holds numbers, but {stray.text!r} in data row {stray.row}; correct that "
-            f"cell, or leave the column out with --drop {column.name}; if all are categories, give them names"
+            f"cell, or leave the column out (--drop {column.name}); if all are categories, give them names"
         )
     return kind
 
@@ -142,13 +143,16 @@ def _check_text_target(target: pd.Series, task: str) -> None:
         return
     stray = find_stray(target)
     if stray is not None and (task != "classification" or stray.fractions):
-        classes = "" if stray.fractions else ", or use --task classification if they are classes"
+        meant = f", or use --task classification ({_IN_PYTHON}) if they are classes"
+        classes = "" if stray.fractions else meant
         raise TableError(
             f"target {name!r} holds numbers, but {stray.text!r} in data row {stray.row}; "
             f"correct that cell or drop the row{classes}"
         )
     if task == "regression":
-        raise TableError(f"target {name!r} holds text such as {example!r}; use --task classification")
+        raise TableError(
+            f"target {name!r} holds text such as {example!r}; use --task classification ({_IN_PYTHON})"
+        )
     distinct = target.nunique()
     if task == "auto" and distinct > max(20, 0.5 * len(target)):
         raise TableError(
@@ -183,7 +187,7 @@ def target_values(target: pd.Series, task: Task) -> np.ndarray:
     if not np.array_equal(values, np.round(values)):
         raise TableError(
             f"target {target.name!r} holds fractions such as {values[values != np.round(values)][0]:g}, "
-            "which are no class labels; use --task regression"
+            "which are no class labels; use --task regression (DGPRegressor in Python)"
         )
     return values.astype(np.int64)
 
@@ -268,7 +272,7 @@ def _learn_column(column: pd.Series) -> InputColumn:
     if len(categories) > MAX_CATEGORIES:
         raise TableError(
             f"column {name!r} holds {len(categories)} distinct texts (at most {MAX_CATEGORIES}); "
-            f"group them, or leave the column out with --drop {name}"
+            f"group them, or leave the column out (--drop {name})"
         )
     return InputColumn(name, kind, categories)
 

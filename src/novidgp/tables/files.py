@@ -183,7 +183,7 @@ def _paths(source: str | Path) -> list[Path]:
             )
         if not found:
             raise TableError(f"the directory {path} holds no .parquet or .csv file")
-        return found
+        return _of_one_kind(found)
     if path.exists():
         if not _is_table(path):
             raise TableError(f"{path}: unknown kind of table {path.suffix!r}; use .parquet or .csv")
@@ -194,7 +194,18 @@ def _paths(source: str | Path) -> list[Path]:
     foreign = [p for p in matches if not _is_table(p)]
     if foreign:
         raise TableError(f"{foreign[0]} is no .parquet or .csv file; give a pattern that leaves it out")
-    return matches
+    return _of_one_kind(matches)
+
+
+def _of_one_kind(paths: list[Path]) -> list[Path]:
+    """The paths, refused where one table may be there twice: as Parquet and as text."""
+    parquet, text = ([p for p in paths if _is_parquet(p) is kind] for kind in (True, False))
+    if parquet and text:
+        raise TableError(
+            f"{parquet[0]} is a Parquet file and {text[0]} is not; give a pattern that names one kind, such "
+            f"as '{parquet[0].parent}/*{parquet[0].suffix}'"
+        )
+    return paths
 
 
 def _hidden(path: Path) -> bool:

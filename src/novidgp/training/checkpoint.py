@@ -116,6 +116,7 @@ class Checkpoint:
         check_integer("step", metadata["step"], least=0)
         if metadata["verdict"] not in (None, *get_args(Status)) or metadata["step"] > self._settings["steps"]:
             raise ValueError(f"step={metadata['step']} or verdict={metadata['verdict']!r}")
+        done = metadata["step"] == self._settings["steps"]  # a second Ctrl-C came before the verdict
         history = {name: arrays[f"history/{name}"] for name in metadata["history"]}
         return Run(
             state,
@@ -124,7 +125,7 @@ class Checkpoint:
             best,
             (history,) if history else (),
             tuple(metadata["notes"]),
-            metadata["verdict"],
+            metadata["verdict"] or ("finished" if done else None),
         )
 
 
