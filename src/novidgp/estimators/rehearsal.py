@@ -1,6 +1,6 @@
 """What comes after training, rehearsed while the training steps are compiled.
 
-XLA compiles a program on one core. Meanwhile one thread predicts a few rows with the model as it starts, and
+XLA compiles a program on one core. Meanwhile one thread predicts a row with the model as it starts, and
 another fits a local layer of one step to made-up rows, where the fit is to have one. Both are thrown away;
 the programs that they needed are ready when training ends.
 """
@@ -23,7 +23,7 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
 from novidgp.training.job import Aside
 
-_ROWS = 256
+_MADE_UP = 256
 _REHEARSED: set[Hashable] = set()
 """What need not be rehearsed again in this process."""
 
@@ -53,7 +53,7 @@ def rehearsal(
         double.model_, double.posterior_, double.ensemble_ = fitted
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fitted))
         act = jax.tree.structure(fitted), shapes, double.num_predict_samples
-        _once(act, lambda: double._predict(X[:_ROWS]).mean())
+        _once(act, lambda: double._predict(X[:1]).mean())
 
     if local is None or (len(X) < LEAST_ROWS and not local.required):
         return (prediction,)
@@ -75,7 +75,7 @@ def _once(act: Hashable, perform: Callable[[], Any]) -> None:
 def _local_layer(width: int, dtype: str, settings: LocalSettings) -> None:
     """A local layer with so many input columns, for rows of noise."""
     rng = np.random.default_rng(0)
-    columns, y = rng.standard_normal((_ROWS, width)), rng.standard_normal((_ROWS, 1))
+    columns, y = rng.standard_normal((_MADE_UP, width)), rng.standard_normal((_MADE_UP, 1))
 
     def paths(rows: np.ndarray) -> Paths:
         mean = np.zeros((2, len(rows), 1), dtype)
