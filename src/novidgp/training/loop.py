@@ -79,7 +79,7 @@ ON_INTERRUPT = ("raise", "return")
 
 
 def fit(
-    model: DGP,
+    model: DGP | Fitted,
     method: Method | Inference,
     data: Batch | RowFile,
     *,
@@ -199,7 +199,7 @@ class _Job:
     def __init__(
         self,
         plan: Plan,
-        model: DGP,
+        model: DGP | Fitted,
         data: Batch | RowFile,
         numbers: Numbers,
         batch_size: int,
@@ -219,7 +219,7 @@ class _Job:
         self.score = None if validation is None else scorer(validation, self.streams.key("validation"))
         self.signals, self.pace, self.compiled = signals, Pace(), False
 
-    def start(self, model: DGP) -> Run:
+    def start(self, model: DGP | Fitted) -> Run:
         arguments = self.plan, *self._init_arguments(model)
         self._compile(_init.lower(*arguments))
         run = Run(local(_init(*arguments)))
@@ -229,7 +229,7 @@ class _Job:
             )
         return run
 
-    def _init_arguments(self, model: DGP) -> tuple:
+    def _init_arguments(self, model: DGP | Fitted) -> tuple:
         """What `_init` is called with after the plan."""
         numbers, model, key = replicated(self.plan.layout, (self.arguments(), model, self.init_key))
         return numbers, model, self.feed.example(), key
@@ -247,7 +247,7 @@ class _Job:
         """The model and posterior of a state."""
         return jax.device_put(self.inference.fitted(state))
 
-    def template(self, model: DGP) -> State:
+    def template(self, model: DGP | Fitted) -> State:
         """The shapes of the method's state."""
         return _init.eval_shape(self.plan, *self._init_arguments(model))
 
@@ -325,7 +325,7 @@ class _Job:
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
-def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
+def _init(plan: Plan, numbers: Numbers, model: DGP | Fitted, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
     state = plan.inference(numbers).init(model, data, key=key)
     state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), state)
