@@ -107,7 +107,7 @@ def test_prepared_paths_are_those_of_the_posterior(case):
         return
     draws = model.white(fitted.posterior.sample(256, key=jax.random.key(0)))
     centre = tuple(jnp.mean(v, axis=0, keepdims=True) for v in draws)
-    expected = jit(model.mean_features)(jnp.asarray(X), centre)
+    expected = jit(lambda x: model.mean_features(x, centre))(jnp.asarray(X))
     np.testing.assert_allclose(features, expected, rtol=1e-7, atol=1e-9)
 
 

@@ -41,7 +41,9 @@ from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
+from novidgp.estimators.warm import LastFit, goes_on, last_fit
 from novidgp.inference import METHODS, Method, make_method
+from novidgp.inference.continued import Continued
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.layer import LocalLayer
 from novidgp.model.build import ModelConfig, starting_models
@@ -112,6 +114,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         inference_options=None,
         dtype="float32",
         random_state=None,
+        warm_start=False,
         verbose=None,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -143,6 +146,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.inference_options = inference_options
         self.dtype = dtype
         self.random_state = random_state
+        self.warm_start = warm_start
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -197,7 +201,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         """
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        return self._predict(self._check_inputs(transformed(self, X), reset=False))
+        return self._predict(self._check_inputs(transformed(self, X)))
 
     def _check_parameters(self, task: str) -> Method:
         """Refuse bad parameters; the inference method."""
@@ -220,17 +224,20 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_fraction("validation_fraction", self.validation_fraction)
         check_flag("whiten", self.whiten)
         check_flag("diagnose", self.diagnose)
+        check_flag("warm_start", self.warm_start)
         check_latent("latent_dim", self.latent_dim)
         check_features(self.features)
         return method
 
-    def _check_inputs(self, X, *, y: Any = "no_validation", reset: bool) -> Any:
+    def _check_inputs(self, X, *, y: Any = "no_validation", fitting: bool = False) -> Any:
+        """Rows of numbers. A fit that goes on from another needs the same columns, as a prediction does."""
+        reset = fitting and not goes_on(self)
         check_rows(X)
         if (found := images.image_inputs(self, X, y, reset=reset)) is not None:
             return found
         try:
             checked = validate_data(
-                self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
+                self, X, y, reset=reset, dtype=np.float64, ensure_min_samples=2 if fitting else 1
             )
         except (ValueError, TypeError) as error:
             raise explain_text(error, "X") from None
@@ -285,10 +292,14 @@ class DGPEstimator(BaseEstimator, abc.ABC):
             kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
             held_out = _rows(held, X, y, weight)
             X, y, weight = _rows(kept, X, y, weight)
-        config = limited(self, config, len(X))
         image = config.image
-        inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
-        targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
+        last = last_fit(self, method, config, X)
+        if isinstance(last, LastFit):
+            config, inputs, targets = last.config, last.inputs, last.targets
+        else:
+            config = limited(self, config, len(X))
+            inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
+            targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
         scaled = inputs.inputs_as(X, np.float64 if image is None else config.dtype), targets.targets(y)
         rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
         starts = int(self.starts)
@@ -302,14 +313,18 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 held_X, held_y, held_weight = held_out
                 held_rows = inputs.inputs(held_X), targets.targets(held_y)
                 validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
-            times = None if weight is None else weight[:, 0]
-            model = starting_models(
-                config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
-            )
-            budget = budget_of(self, method, model, len(X))
+            if isinstance(last, LastFit):
+                start, model, trained = jax.device_put(last.start), self.model_, Continued(method)
+            else:
+                times = None if weight is None else weight[:, 0]
+                start = model = starting_models(
+                    config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
+                )
+                trained = method
+            budget = budget_of(self, method, model, len(X), warm=isinstance(last, LastFit))
             result = fit(
-                model,
-                images.augmented(method, self.augment, image),
+                start,
+                images.augmented(trained, self.augment, image),
                 batch(*rows),
                 key=streams.key("training"),
                 steps=budget.steps,
@@ -322,6 +337,8 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                 **training_options(self, callbacks, chunk),
             )
         keep(self, result, method, config, budget, seed, len(X), inputs, targets)
+        if isinstance(last, str):
+            self.fit_notes_ += (last,)
         if local is not None and result.status != "interrupted":
             self._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
 
@@ -376,7 +393,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         memory."""
         check_is_fitted(self)
         check_integer("num_predict_samples", self.num_predict_samples)
-        X = self._check_inputs(transformed(self, X), reset=False)
+        X = self._check_inputs(transformed(self, X))
         parts: list[list[np.ndarray]] = [[] for _ in functions]
         with deferred_signals() as signals:
             for start in range(0, len(X), _ROWS_AT_ONCE):

@@ -13,6 +13,7 @@ from novidgp.estimators.checks import check_labels, weighted_rows
 from novidgp.estimators.sources import ArrayRows, TableRows, row_source
 from novidgp.estimators.streaming import fit_rows, learn_classes, note_source, open_rows, refuse_options
 from novidgp.estimators.transformed import fit_transformer
+from novidgp.estimators.warm import goes_on
 from novidgp.inference import Method
 from novidgp.training.loop import Callback
 
@@ -42,10 +43,19 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
             return self._fit_source(source, method, sample_weight, callbacks=callbacks, chunk=chunk)
         check_labels(y)
         X = fit_transformer(self, X, y)
-        X, y = self._check_inputs(X, y=y, reset=True)
+        X, y = self._check_inputs(X, y=y, fitting=True)
         check_classification_targets(y)
         X, y, weight = weighted_rows(X, y, sample_weight)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        if goes_on(self):
+            unseen = ~np.isin(y, self.classes_)
+            if unseen.any():
+                raise ValueError(
+                    f"y holds the label {y[unseen].tolist()[0]!r}, which the last fit has not seen "
+                    f"({self.classes_.tolist()}). Fit with warm_start=False."
+                )
+        else:
+            self.classes_ = np.unique(y)
+        labels = np.searchsorted(self.classes_, y)
         likelihood, count = self._class_likelihood()
         self.target_ndim_ = 1
         config = self._config(likelihood, num_targets=1, num_classes=count)

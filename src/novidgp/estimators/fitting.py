@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from novidgp.checks import check_functions, check_integer
 from novidgp.estimators.images import CONV_BUDGET
+from novidgp.estimators.warm import STEPS
 from novidgp.inference.base import Budget, Method
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import DGP
@@ -18,9 +19,11 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.training.loop import Callback, FitResult
 
 
-def budget_of(estimator: Any, method: Method, model: DGP, num_data: int) -> Budget:
-    """Steps and rows of a step: the user's where given, else what the method says it needs."""
+def budget_of(estimator: Any, method: Method, model: DGP, num_data: int, *, warm: bool = False) -> Budget:
+    """Steps and rows of a step: the user's where given, else what the method says it needs. A fit that goes
+    on from another (`warm`) needs few."""
     needed = method.budget(model, num_data) if estimator.layers is None else CONV_BUDGET
+    needed = needed._replace(steps=STEPS) if warm else needed
     wanted = zip((estimator.max_steps, estimator.batch_size), needed, strict=True)
     return Budget(*(default if value is None else int(value) for value, default in wanted))
 

@@ -117,6 +117,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         Precision of the model.
     random_state : int, Generator, RandomState or None, default=None
         Equal seeds give equal models.
+    warm_start : bool, default=False
+        Whether a second `fit` goes on from the first, with more rows or the same: the model, its posterior
+        and its scalings stay, and `max_steps=None` is 50 steps. Columns, targets or classes, and the
+        parameters of the model must be the same. The local layer is made anew.
     verbose : bool, default=None
         Progress on stderr. None shows a bar at a terminal; True also a line every ten seconds where there is
         none.
@@ -177,7 +181,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         if source is not None:
             return self._fit_source(source, method, sample_weight, callbacks=callbacks, chunk=chunk)
         X = fit_transformer(self, X, y)
-        X = self._check_inputs(X, y=None if y is None else "no_validation", reset=True)
+        X = self._check_inputs(X, y=None if y is None else "no_validation", fitting=True)
         y = self._check_targets(X, y)
         self.target_ndim_ = y.ndim
         X, y, weight = weighted_rows(X, y.reshape(len(y), -1), sample_weight)

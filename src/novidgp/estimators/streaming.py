@@ -10,6 +10,7 @@ from novidgp.estimators.checks import check_local, seed_of
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
 from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.sources import ArrayRows, TableRows
+from novidgp.estimators.warm import goes_on
 from novidgp.features.transformers import is_transformer
 from novidgp.inference import Method
 from novidgp.model.build import ModelConfig, starting_models
@@ -62,6 +63,8 @@ def refuse_options(estimator: Any, sample_weight: Any) -> None:
         raise ValueError(
             "sample_weight needs rows in memory: read the table first, or repeat rows in the file."
         )
+    if goes_on(estimator):
+        raise ValueError("warm_start=True needs rows in memory, in every fit.")
     if estimator.validation_fraction is not None:
         raise ValueError(
             f"validation_fraction={estimator.validation_fraction} needs rows in memory. Keep rows for "

@@ -43,7 +43,7 @@ class Job:
     def __init__(
         self,
         plan: Plan,
-        model: DGP,
+        model: DGP | Fitted,
         data: Batch | RowFile,
         numbers: Numbers,
         batch_size: int,
@@ -65,7 +65,7 @@ class Job:
         self.signals, self.pace, self.compiled = signals, Pace(), False
         self.meanwhile, self.aside = meanwhile, []
 
-    def start(self, model: DGP) -> Run:
+    def start(self, model: DGP | Fitted) -> Run:
         arguments = self.plan, *self._init_arguments(model)
         self._compile(_init.lower(*arguments))
         run = Run(local(_init(*arguments)))
@@ -75,7 +75,7 @@ class Job:
             )
         return run
 
-    def _init_arguments(self, model: DGP) -> tuple:
+    def _init_arguments(self, model: DGP | Fitted) -> tuple:
         """What `_init` is called with after the plan."""
         numbers, model, key = replicated(self.plan.layout, (self.arguments(), model, self.init_key))
         return numbers, model, self.feed.example(), key
@@ -93,7 +93,7 @@ class Job:
         """The model and posterior of a state."""
         return jax.device_put(self.inference.fitted(state))
 
-    def template(self, model: DGP) -> State:
+    def template(self, model: DGP | Fitted) -> State:
         """The shapes of the method's state."""
         return _init.eval_shape(self.plan, *self._init_arguments(model))
 
@@ -179,7 +179,7 @@ class Job:
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
-def _init(plan: Plan, numbers: Numbers, model: DGP, data: Batch, key: PRNGKeyArray) -> State:
+def _init(plan: Plan, numbers: Numbers, model: DGP | Fitted, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
     with traced_for(plan.layout):
         state = plan.inference(numbers).init(model, data, key=key)

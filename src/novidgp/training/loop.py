@@ -69,7 +69,7 @@ ON_INTERRUPT = ("raise", "return")
 
 
 def fit(
-    model: DGP,
+    model: DGP | Fitted,
     method: Method | Inference,
     data: Batch | RowFile,
     *,
