@@ -23,7 +23,7 @@ from novidgp.numerics.scaling import standardiser
 LEAST_ROWS = 200
 """With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
 _LEAST_REQUIRED = 10
-_TRAINED_ROWS = 4_096
+_TRAINED_ROWS = 8_192
 _JUDGED_ROWS = 2_048
 """Most rows that are left out in turn, to train the layer and to judge it. All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
