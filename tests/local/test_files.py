@@ -7,6 +7,7 @@ from novidgp.local.files import layer_from_arrays, layer_to_arrays
 from novidgp.local.gp import LocalGP
 from novidgp.local.layer import LocalLayer, LocalTarget
 from novidgp.local.rows import ConditionedGP, Rows
+from novidgp.local.scales import t_scales
 from novidgp.numerics.scaling import Standardiser
 from novidgp.storage import ModelFileError
 
@@ -16,7 +17,7 @@ def layer():
     rng = np.random.default_rng(0)
     rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=9), np.ones(9), np.ones(9))
     gp = LocalGP(np.zeros(2), np.zeros(2), *(np.zeros(()) for _ in range(4)))
-    target = LocalTarget(ConditionedGP(gp, rows), 1.5)
+    target = LocalTarget(ConditionedGP(gp, rows), t_scales(4.0))
     return LocalLayer(Standardiser(np.zeros(2), np.array([1.0, np.inf])), 4, (None, target))
 
 
@@ -37,8 +38,18 @@ def test_a_layer_comes_back_whole(layer):
         ("local/1/log_lengthscale", np.ones(3)),
         ("local/neighbours", np.asarray(0)),
         ("local/scale", np.ones(5)),
+        ("local/1/scales", np.ones(5)),
+        ("local/1/scales", np.zeros(100)),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(layer, name, value):
     with pytest.raises(ModelFileError):
         layer_from_arrays(layer_to_arrays(layer) | {name: value})
+
+
+def test_files_with_one_factor_have_the_scales_of_a_t_distribution(layer):
+    """As written before there were fitted scales; the layer's GP has 3.5 degrees of freedom."""
+    arrays = layer_to_arrays(layer)
+    del arrays["local/1/scales"]
+    again = layer_from_arrays(arrays | {"local/1/calibration": np.asarray(1.5)})
+    np.testing.assert_allclose(again.targets[1].scales, 1.5 * t_scales(3.5))

@@ -81,7 +81,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
         `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
-        dict has some of `neighbours` (64) and `steps` (96). A model with this layer holds its training rows.
+        dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its training rows.
     augment : {None, "shift", "flip", "shift+flip"}, default=None
         What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None

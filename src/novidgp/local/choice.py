@@ -17,15 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from novidgp.local.layer import LocalLayer, LocalTarget, corrected_paths
+from novidgp.local.layer import LocalLayer, LocalTarget, corrected_paths, kept_spread
 from novidgp.local.rows import ConditionedGP, Rows
+from novidgp.local.scales import fitted_scales
 from novidgp.local.training import train
 from novidgp.numerics.scaling import standardiser
 
 LEAST_ROWS = 200
 """With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
 _LEAST_REQUIRED = 10
-_TRAINED_ROWS = 4_096
+_TRAINED_ROWS = 8_192
 _JUDGED_ROWS = 2_048
 """Most rows that are left out in turn, to train the layer and to judge it. All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
@@ -34,7 +35,6 @@ _MARGIN = 0.01
 """Gain in nats per row below which the simpler model is kept."""
 _WEIGHTS = 1e-12, 1e12
 """Rows of less and of more weight are neighbours as if they had this: single precision has no further."""
-_CALIBRATIONS = np.exp(np.linspace(-1.0, 1.0, 21))
 
 
 class LocalSettings(NamedTuple):
@@ -43,7 +43,7 @@ class LocalSettings(NamedTuple):
     required: bool = False
     """Whether it is kept whatever the judgement."""
     neighbours: int = 64
-    steps: int = 96
+    steps: int = 64
     """Evaluations of the leave-one-out loss in training."""
 
 
@@ -115,15 +115,16 @@ def fit_local_layer(
         judged = trained[:_JUDGED_ROWS]
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)
-        share = counted[judged] / np.sum(counted[judged])
-        scale, gains = _calibration(conditioned, judged, errors[judged], *seen, share, settings.neighbours)
+        weights = counted[judged]
+        share = weights / np.sum(weights)
+        scales, gains = _calibration(conditioned, judged, errors[judged], *seen, weights, settings.neighbours)
         penalty = conditioned.gp.num_parameters / _effective(counted[trained])  # as in Akaike's criterion
         mean_gain = float(share @ gains)
         gain = mean_gain - penalty
         error = float(np.sqrt(share @ (gains - mean_gain) ** 2 / _effective(share)))
         kept = settings.required or gain > max(_MARGIN, 2.0 * error)
         # Not judged with doubts: those about a judged row's neighbours come from its own target.
-        targets.append(LocalTarget(conditioned.with_doubts(), scale) if kept else None)
+        targets.append(LocalTarget(conditioned.with_doubts(), scales) if kept else None)
         notes.append(
             f"Local layer{name} {'kept' if kept else 'left out'}: with each of {len(judged):,} rows left out "
             f"in turn, it adds {gain:.3f} to the log density of a row (standard error {error:.3f})."
@@ -171,23 +172,29 @@ def _calibration(
     errors: np.ndarray,
     mean: np.ndarray,
     variance: np.ndarray,
-    share: np.ndarray,
+    weights: np.ndarray,
     neighbours: int,
-) -> tuple[float, np.ndarray]:
-    """The scale of the layer's variances that suits the judged rows best, each by its `share`, and the
-    layer's gain in log density over the deep GP at each of them."""
-    plain = LocalTarget(conditioned, 1.0)
+) -> tuple[np.ndarray, np.ndarray]:
+    """The scales that suit the judged rows best, each counted by its weight, and the layer's gain in log
+    density over the deep GP at each of them, with scales that are fitted to the other half of the rows."""
     found = conditioned.nearest_others(judged, neighbours)
-    deep_variance = variance.mean(axis=0) + mean.var(axis=0)
-    shift, total = plain.shift(conditioned.rows.inputs[judged], deep_variance, found)
+    spread = mean.var(axis=0)
+    deep_variance = variance.mean(axis=0) + spread
+    shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
+    facts = errors - shift, total, kept_spread(spread, total) * spread / total, deep_variance
+
+    def scales_of(rows: slice) -> np.ndarray:
+        return fitted_scales(*(fact[rows] for fact in facts), conditioned.df, weights[rows])
+
     truth = mean.mean(axis=0) + errors
-    densities = [
-        _log_density(truth, *corrected_paths(mean, variance, shift, scale * total, conditioned.df))
-        for scale in _CALIBRATIONS
-    ]
-    best = int(np.argmax([share @ density for density in densities]))
-    gains = densities[best] - _log_density(truth, mean, variance)
-    return float(_CALIBRATIONS[best]), gains
+    gains = -_log_density(truth, mean, variance)
+    halves = slice(0, None, 2), slice(1, None, 2)
+    for half, other in (halves, halves[::-1]):
+        corrected = corrected_paths(
+            mean[:, half], variance[:, half], shift[half], total[half], scales_of(other)
+        )
+        gains[half] += _log_density(truth[half], *corrected)
+    return scales_of(slice(None)), gains
 
 
 def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

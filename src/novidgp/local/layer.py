@@ -16,15 +16,12 @@ predictions come from this mixture and agree with one another.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri
 
 from novidgp.local.rows import ConditionedGP
+from novidgp.local.scales import WIDE, path_scales
 from novidgp.numerics.scaling import Standardiser
 
 _MOST_SPREAD = 0.5
-_WIDE = 0.01
-"""Share of the paths that keep the deep GP's variance."""
-_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +29,12 @@ class LocalTarget:
     """The local layer of one target."""
 
     conditioned: ConditionedGP
-    calibration: float
-    """Factor of the variances, chosen on rows that did not train the GP."""
+    scales: np.ndarray
+    """Quantiles of the factors of the variances, fitted to the errors of rows left out (`local.scales`)."""
 
     def shift(self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray):
         """Shift of the mean and total variance of y, `(m,)`, given the rows `found` `(m, k)`."""
-        mean, variance = self.conditioned.moments(inputs, deep_variance, found)
-        return mean, self.calibration * variance
+        return self.conditioned.moments(inputs, deep_variance, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +59,24 @@ class LocalLayer:
             m, c = mean[..., number], variance[..., number]
             found = target.conditioned.nearest(inputs, self.neighbours)
             shift, total = target.shift(inputs, _path_mean(c) + _path_moments(m)[1], found)
-            df = target.conditioned.df
-            mean[..., number], variance[..., number] = corrected_paths(m, c, shift, total, df)
+            corrected = corrected_paths(m, c, shift, total, target.scales)
+            mean[..., number], variance[..., number] = corrected
         return mean, variance
 
 
-def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, df: float):
+def kept_spread(spread: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """The factor of the variance of the paths' means: one, unless it is more than half of the total."""
+    return _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
+
+
+def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, scales: np.ndarray):
     """Means and variances of the paths, `(k, n)`, of the deep GP with its local layer."""
     centre, spread = _path_moments(mean)
-    kept = _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
+    kept = kept_spread(spread, total)
     mean = centre + shift + np.sqrt(kept) * (mean - centre)
-    scales = path_scales(len(mean), df)[:, None].astype(variance.dtype)
+    scales = path_scales(len(mean), scales)[:, None].astype(variance.dtype)
     local = scales * (total - kept * spread) * variance / _path_mean(variance)
-    wide = np.argsort(-scales[:, 0])[: max(1, round(_WIDE * len(mean)))]
+    wide = np.argsort(-scales[:, 0])[: max(1, round(WIDE * len(mean)))]
     local[wide] = np.maximum(local[wide], variance[wide])
     return mean, local
 
@@ -90,12 +91,3 @@ def _path_mean(values: np.ndarray) -> np.ndarray:
 def _path_moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centre = _path_mean(values)
     return centre, _path_mean((values - centre) ** 2)
-
-
-def path_scales(count: int, df: float) -> np.ndarray:
-    """Variances whose Gaussians mix to a t distribution of variance one: its quantiles at `count` levels.
-
-    The golden ratio orders them, so that any run of paths, such as those of one start, has all scales.
-    """
-    ranks = np.argsort(np.argsort((np.arange(count) * _GOLDEN) % 1.0))
-    return (df - 2.0) / chdtri(df, (ranks + 0.5) / count)

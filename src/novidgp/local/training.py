@@ -4,14 +4,17 @@
 
 a mean by the rows' weights, where mean and variance are those of the function at row i given the residuals of
 its nearest other rows, and `e_i` is the error that the deep GP would have made had it not seen row i. The
-parameters are few and the loss has no noise, so a hundred evaluations end as low as three hundred steps of
-Adam. The neighbours are found anew as lengthscales move, after numbers of evaluations that double.
+parameters are few and the loss has no noise, so fewer than a hundred evaluations end as low as three hundred
+steps of Adam. The neighbours are found anew after every few evaluations. Between two searches a lengthscale
+stays within a factor of e: further away the neighbours would be others, and a loss over the wrong ones leads
+astray.
 """
 
 import functools
 import math
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +32,10 @@ _NEIGHBOURS = 16
 """In training. On energy 32 led to a worse optimum from some starts; elsewhere it made no difference."""
 _BLOCK = 512
 """Rows per call of the compiled program; other numbers of rows are padded to it and compile nothing."""
-_FIRST_REFRESH = 12
+_ROUND = 8
+"""Evaluations of the loss between two searches for neighbours."""
+_STRIDE = 1.0
+"""How far the logarithm of a lengthscale may go between them."""
 _TOLERANCE = 1e-7
 """A search ends, until the neighbours are found anew, at gains below this in nats per row."""
 _REACH = 10.0
@@ -47,19 +53,27 @@ def train(
     with precision("float64"), single_threaded_lapack():
         start, unravel = ravel_pytree(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
         point = np.asarray(start)
-        bounds = np.stack([point - _REACH, point + _REACH], axis=1)
+        stride = ravel_pytree(_strides(unravel(start)))[0]
+        lowest, highest = point - _REACH, point + _REACH
         gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(start))
-        done, until = 0, min(_FIRST_REFRESH, steps)
-        while done < steps:
+        for done in range(0, steps, _ROUND):
             loss = leave_one_out_loss(ConditionedGP(gp, rows), errors, chosen, counted, unravel)
-            options = {"maxfun": until - done, "ftol": _TOLERANCE}
-            found = minimize(loss, point, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            bounds = np.maximum(lowest, point - stride), np.minimum(highest, point + stride)
+            options = {"maxfun": min(_ROUND, steps - done), "ftol": _TOLERANCE}
+            found = minimize(
+                loss, point, jac=True, method="L-BFGS-B", bounds=np.stack(bounds, axis=1), options=options
+            )
             if not np.isfinite(found.fun):
                 break
             point = found.x
             gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(on_device(point)))
-            done, until = until, min(2 * until, steps)
         return gp
+
+
+def _strides(gp: LocalGP) -> LocalGP:
+    """How far each parameter may go while the neighbours stay the same."""
+    free = jax.tree.map(lambda leaf: np.full(np.shape(leaf), np.inf), gp)
+    return eqx.tree_at(lambda gp: gp.log_lengthscale, free, np.full(np.shape(gp.log_lengthscale), _STRIDE))
 
 
 def _typical_variance(errors: np.ndarray) -> float:
