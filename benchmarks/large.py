@@ -166,6 +166,7 @@ def devices(arguments):
                 for environment, cores in parts
             ]
             rates[way] += [float(process.communicate()[0].split()[-1]) for process in running][:1]
+    print(rates, file=sys.stderr)
     return {"batch": arguments.batch, "rows_per_second": {w: statistics.median(r) for w, r in rates.items()}}
 
 
