@@ -136,53 +136,71 @@ def stream(arguments):
 
 
 def devices(arguments):
-    """Rows per second of NOVI's steps on the same two cores, the three ways in turn."""
+    """Seconds of NOVI's steps on the same two cores, the ways in turn, and on one core for comparison."""
     import socket
     import statistics
 
     from novidgp.distributed import COORDINATOR, PROCESS, PROCESSES
 
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    job = {COORDINATOR: address, PROCESSES: "2"}
+    def job():
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            address = f"localhost:{free.getsockname()[1]}"
+        return [({COORDINATOR: address, PROCESSES: "2", PROCESS: number}, number) for number in ("0", "1")]
+
     ways = {
-        "one device": [({}, "0,1")],
-        "two devices": [({"JAX_NUM_CPU_DEVICES": "2"}, "0,1")],
-        "two processes": [(job | {PROCESS: number}, number) for number in ("0", "1")],
+        "one device": lambda: [({}, "0,1")],
+        "two devices": lambda: [({"JAX_NUM_CPU_DEVICES": "2"}, "0,1")],
+        "two processes": job,
+        "one core": lambda: [({}, "0")],
     }
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import large; print(large.rate(int(sys.argv[2])))"
-    arguments_of_code = [sys.executable, "-c", code, str(Path(__file__).parent), str(arguments.batch)]
-    rates = {way: [] for way in ways}
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import large; large.steps(sys.argv[2:])"
+    batches = [str(batch) for batch in arguments.batch]
+    arguments_of_code = [sys.executable, "-c", code, str(Path(__file__).parent), *batches]
+    seconds = {batch: {way: [] for way in ways} for batch in batches}
     for _ in range(arguments.turns):
         for way, parts in ways.items():
             running = [
                 subprocess.Popen(
                     ["taskset", "-c", cores, *arguments_of_code],
-                    env=os.environ | environment,
+                    env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"} | environment,
                     stdout=subprocess.PIPE,
                     text=True,
                 )
-                for environment, cores in parts
+                for environment, cores in parts()
             ]
-            rates[way] += [float(process.communicate()[0].split()[-1]) for process in running][:1]
-    return {"batch": arguments.batch, "rows_per_second": {w: statistics.median(r) for w, r in rates.items()}}
+            outputs = [process.communicate()[0] for process in running]
+            for batch, value in json.loads(outputs[0].splitlines()[-1]).items():
+                seconds[batch][way].append(value)
+    middle = {b: {w: statistics.median(v) for w, v in found.items()} for b, found in seconds.items()}
+    rates = {b: {w: round(int(b) / v) for w, v in found.items()} for b, found in middle.items()}
+    return {
+        "turns": arguments.turns,
+        "milliseconds_per_step": {
+            b: {w: round(1e3 * v, 2) for w, v in found.items()} for b, found in middle.items()
+        },
+        "rows_per_second": rates,
+        "of_one_device": {
+            b: {w: round(found[w] / found["one device"], 2) for w in found} for b, found in rates.items()
+        },
+    }
 
 
-def rate(batch, steps=60):
-    """Rows per second of the benchmark's model, on all devices of all processes."""
+def steps(batches, count=80):
+    """Print the seconds per step of the benchmark's model, on all devices of all processes."""
     import numpy as np
 
     import novidgp
 
     novidgp.distributed.start()
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((20 * batch, 8))
-    settings: dict = {"devices": "all", "local": False, "random_state": 0}
-    model = novidgp.DGPRegressor(max_steps=steps, batch_size=batch, hidden_dim=10, **settings).fit(
-        X, np.sin(X.sum(1)), chunk=20
-    )
-    return batch / step_seconds(model)
+    settings: dict = {"devices": "all", "local": False, "random_state": 0, "hidden_dim": 10}
+    found = {}
+    for batch in map(int, batches):
+        X = rng.standard_normal((20 * batch, 8))
+        model = novidgp.DGPRegressor(max_steps=count, batch_size=batch, **settings)
+        found[batch] = step_seconds(model.fit(X, np.sin(X.sum(1)), chunk=16))
+    print(json.dumps(found))
 
 
 def main():
@@ -203,7 +221,7 @@ def main():
     command.add_argument("folder")
     command.add_argument("--steps", type=int, default=600)
     command = commands.add_parser("devices")
-    command.add_argument("--batch", type=int, default=2000)
+    command.add_argument("--batch", type=int, nargs="+", default=[1000, 2000, 4000])
     command.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     print(json.dumps(globals()[arguments.command](arguments)))

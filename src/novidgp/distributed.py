@@ -59,6 +59,7 @@ def start(
         return
     import jax
 
+    _let_threads_wait()
     # Without this JAX aborts the other processes before they can say which one has ended.
     jax.config.update("jax_enable_recoverability", True)
     try:
@@ -80,6 +81,18 @@ def start(
     _joined = jax.process_count() > 1
     if _joined:
         atexit.register(_leave)
+
+
+def _let_threads_wait() -> None:
+    """Threads of this process that wake up wait for their turn.
+
+    A sum over processes needs two threads: one computes, one listens to the network. The kernel runs the
+    second as soon as numbers arrive; gloo then polls, at the cost of a time slice, for a lock that the first
+    one holds. On a core for each process this made a sum take 3.9 ms instead of 0.1.
+    """
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def is_first() -> bool:

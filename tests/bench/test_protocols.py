@@ -20,7 +20,7 @@ class Rows:
         return self.rows
 
 
-@pytest.mark.parametrize("protocol", ["random", "contiguous", "official"])
+@pytest.mark.parametrize("protocol", ["random", "contiguous", "drawn", "official"])
 @pytest.mark.parametrize("n", [2, 3, 10, 101])
 def test_every_row_is_on_one_side_and_neither_side_is_empty(protocol, n):
     drawn = split(Rows("a", n, official_train_rows=n - 1), protocol)
@@ -44,6 +44,18 @@ def test_random_splits_repeat_by_seed_and_differ_between_seeds():
 def test_contiguous_tests_on_the_last_rows():
     assert split(100, "contiguous").test.tolist() == list(range(90, 100))
     assert split(100, "contiguous", seed=5).seed is None
+
+
+def test_drawn_is_the_start_of_the_documented_permutation():
+    order = np.random.RandomState(3).permutation(100)
+    drawn = split(100, "drawn", seed=3, rows=40, test_fraction=0.25)
+    np.testing.assert_array_equal(drawn.train, order[:30])
+    np.testing.assert_array_equal(drawn.test, order[30:40])
+
+
+def test_other_protocols_can_be_had_of_the_first_rows():
+    assert split(100, "contiguous", rows=40).test.tolist() == [36, 37, 38, 39]
+    assert max(split(100, "random", rows=40).train) < 40
 
 
 def test_test_fraction_is_rounded_and_never_takes_every_row():
@@ -71,7 +83,7 @@ def test_official_is_refused_without_an_official_split():
         ({"data": 9, "test_fraction": 1.5}, "got 1.5"),
         (
             {"data": 9, "protocol": "shuffled"},
-            "protocol must be one of random, contiguous, official, got 'shuff",
+            "protocol must be one of random, contiguous, drawn, official, got 'shuff",
         ),
     ],
 )

@@ -169,6 +169,18 @@ def test_gpytorchs_deep_gp_is_scored_like_ours():
     assert scores["coverage"] == sorted(scores["coverage"])
 
 
+def test_gpytorchs_sparse_gp_finds_a_step():
+    pytest.importorskip("gpytorch")
+    from novidgp.bench.gpytorch_svgp import fit_svgp
+    from novidgp.bench.problems import load_problem
+    from novidgp.bench.scoring import score
+
+    problem = load_problem(Fit("steps", "random", 0, "gpytorch-svgp"))
+    scores = score(fit_svgp(problem, seed=0, inducing=20, steps=300), problem)
+    assert scores["rmse"] < 0.7
+    assert scores["coverage"] == sorted(scores["coverage"])
+
+
 def test_a_data_set_that_is_not_here_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setenv("NOVIDGP_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from novidgp.bench.baselines import MOST_TREES, hist_gb, local_gp, xgboost
+from novidgp.bench.baselines import MOST_TREES, hist_gb, large_trees, local_gp, xgboost
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import COVERAGE_LEVELS, Classification, from_predictive, score, thin
-from novidgp.bench.spec import Fit
+from novidgp.bench.spec import LARGE_TREES, Fit
 from novidgp.prediction.scores import Gaussian
 
 
@@ -54,6 +54,15 @@ def test_boosted_trees_find_a_step(monkeypatch):
         scores = score(hist_gb(Fit("steps", "random", 0, "hist-gb"), problem), problem)
     # The noise is 0.1; rows near the step may be on the wrong side of it, at most two of 60 by an error of 2.
     assert 0.1 / 1.5 < scores["rmse"] < np.sqrt(0.1**2 + 2 * 4 / 60)
+    assert 0.5 < scores["coverage90"] <= 1.0
+
+
+@pytest.mark.parametrize("method", LARGE_TREES)
+def test_trees_for_many_rows_find_a_step(method):
+    problem = regression_problem(rows=400)
+    with threadpool_limits(1):
+        scores = score(large_trees(Fit("steps", "random", 0, method), problem), problem)
+    assert 0.1 / 1.5 < scores["rmse"] < np.sqrt(0.1**2 + 6 * 4 / 400)
     assert 0.5 < scores["coverage90"] <= 1.0
 
 

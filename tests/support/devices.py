@@ -1,14 +1,18 @@
-"""Fits on several devices, in a process that has them: `python -m support.devices FILE METHOD...`.
+"""Fits on several devices, in a process that has them, and in processes that share them.
 
-For each method the model of one device, and how far that of others is from it, in FILE as JSON.
+`compare_devices` writes for each case how far the models of several devices are from that of one, as JSON,
+and the models of one device beside it. `share_processes` writes the models of a job of several processes.
 """
 
 import json
+import socket
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
 
+from novidgp import distributed
 from novidgp.inference import METHODS
 from novidgp.model.build import ModelConfig, build_model, starting_models
 from novidgp.model.dgp import Batch
@@ -62,24 +66,63 @@ def run(
 
 
 def apart(one, other) -> float:
-    """The largest difference of two models, relative to the size of each array."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    """The largest difference of two lists of arrays, relative to the size of each array."""
+    pairs = zip(one, other, strict=True)
     return max(float(np.max(np.abs(a - b)) / (np.max(np.abs(a)) + 1e-12)) for a, b in pairs if a.size)
 
 
-def main(path: str, *names: str) -> None:
-    """Write the distances."""
-    found = {}
-    for name in names:
-        method, _, case = name.partition(":")
-        options = {"starts": 4} if case == "starts" else {"case": case or "full"}
-        counts = ["all"] if case == "starts" else [2, "all"]
-        alone = run(method, None, **options)
-        for count in counts:
-            found[f"{name} {count}"] = apart(alone, run(method, count, **options))
-    with open(path, "w") as file:
-        json.dump(found, file)
+def arrays_of(case: str, devices, **options) -> list[np.ndarray]:
+    """The arrays of a fitted model; `case` is METHOD:CASE."""
+    method, _, kind = case.partition(":")
+    options |= {"starts": 4} if kind == "starts" else {"case": kind or "full"}
+    return jax.tree.leaves(run(method, devices, **options))
+
+
+def compare_devices(path: str, *cases: str) -> None:
+    """Fits on one device, on two and on all."""
+    found, models = {}, {}
+    for case in cases:
+        models[case] = arrays_of(case, None)
+        for count in ["all"] if case.endswith(":starts") else [2, "all"]:
+            found[f"{case} {count}"] = apart(models[case], arrays_of(case, count))
+    Path(path).write_text(json.dumps(found))
+    save(models_path(path), models)
+
+
+def share_processes(path: str, *cases: str) -> None:
+    """Fits in a job of several processes, of which the first one writes."""
+    distributed.start(timeout=120)
+    assert distributed.several()
+    models = {case: arrays_of(case, None) for case in cases}
+    if distributed.is_first():
+        save(Path(path), models)
+
+
+def save(path: Path, models: dict[str, list[np.ndarray]]) -> None:
+    """Models as one file of arrays."""
+    named = {f"{case} {number}": a for case, arrays in models.items() for number, a in enumerate(arrays)}
+    np.savez(path, **named)
+
+
+def load(path: Path, case: str) -> list[np.ndarray]:
+    """A model of such a file."""
+    with np.load(path) as file:
+        return [file[name] for name in file.files if name.startswith(f"{case} ")]
+
+
+def models_path(path) -> Path:
+    """Where `compare_devices` puts its models."""
+    return Path(path).with_suffix(".npz")
+
+
+def job_environment(processes: int) -> list[dict[str, str]]:
+    """What each process of a job on this machine has to be told."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    job = {distributed.COORDINATOR: address, distributed.PROCESSES: str(processes)}
+    return [job | {distributed.PROCESS: str(number)} for number in range(processes)]
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    globals()[sys.argv[1]](*sys.argv[2:])

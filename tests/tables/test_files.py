@@ -90,6 +90,16 @@ def test_a_truncated_file_is_refused_at_once(tmp_path):
     assert "b.parquet cannot be read as Parquet" in refused(tmp_path)
 
 
+def test_a_damaged_page_is_refused_where_the_file_has_checksums(tmp_path):
+    path = tmp_path / "a.parquet"
+    table().to_parquet(path, index=False, write_page_checksum=True, compression=None, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    at = content.find(np.float64(table()["size"].iloc[20]).tobytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    assert "a.parquet cannot be read as Parquet" in refused(path)
+
+
 def test_a_foreign_file_in_a_directory_is_named(tmp_path):
     write(table(), tmp_path / "a.parquet")
     (tmp_path / "notes.txt.bak").write_text("x")

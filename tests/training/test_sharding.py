@@ -1,28 +1,55 @@
-"""Several devices: the model of one, but for rounding. In a process of its own, which has four."""
+"""Several devices: the model of one, but for rounding. In processes of their own: one that has four devices,
+and a job of two."""
 
+import contextlib
 import json
 
 import pytest
 
 from novidgp.inference import METHODS
 from novidgp.numerics.sharding import check_devices, make_layout
+from support.devices import apart, job_environment, load, models_path
 from support.processes import Process
 
 CASES = ["dsvi:full", "dsvi:starts", "sghmc:weights", "novi:batches"]
+SHARED = [case for case in CASES if not case.endswith(":starts")]
 OTHERS = [f"{name}:batches" for name in METHODS if name not in ("dsvi", "sghmc", "novi")]
 
 
 def distances(path, cases):
-    code = "import sys; from support.devices import main; main(*sys.argv[1:])"
-    with Process(code, path, *cases, timeout=900.0, JAX_NUM_CPU_DEVICES="4") as process:
+    with Process(code("compare_devices"), path, *cases, timeout=900.0, JAX_NUM_CPU_DEVICES="4") as process:
         status, _, errors = process.end()
     assert status == 0, errors
     return json.loads(path.read_text())
 
 
+def code(name):
+    return f"import sys; from support.devices import {name}; {name}(*sys.argv[1:])"
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return distances(tmp_path_factory.mktemp("devices") / "found.json", CASES)
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("devices") / "found.json"
+
+
+@pytest.fixture(scope="module")
+def found(path):
+    return distances(path, CASES)
+
+
+@pytest.fixture(scope="module")
+def of_two_processes(found, tmp_path_factory):
+    """A file of models that two processes have found together."""
+    path = tmp_path_factory.mktemp("processes") / "models.npz"
+    with contextlib.ExitStack() as stack:
+        job = [
+            stack.enter_context(Process(code("share_processes"), path, *SHARED, timeout=300.0, **variables))
+            for variables in job_environment(2)
+        ]
+        for process in job:
+            status, _, errors = process.end()
+            assert status == 0, errors
+    return path
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -32,6 +59,13 @@ def test_several_devices_find_the_model_of_one(found, case):
     own = {name: value for name, value in found.items() if name.startswith(case)}
     assert own
     assert max(own.values()) < 1e-4
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_two_processes_find_the_model_of_one_device(found, path, of_two_processes, case):
+    one, two = load(models_path(path), case), load(of_two_processes, case)
+    assert one
+    assert apart(one, two) < 1e-4
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Baselines: exact GP and boosted trees of scikit-learn, XGBoost, GPyTorch's deep GP, a local GP on its own.
+"""Baselines: exact GP and boosted trees of scikit-learn, XGBoost, GPyTorch's GPs, a local GP on its own.
 
 A baseline is a function of a fit and its problem that returns the fitted method, ready to be scored.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, from_predictive
-from novidgp.bench.spec import Fit
+from novidgp.bench.spec import LARGE_TREES, Fit
 from novidgp.prediction.scores import Gaussian
 
 EXACT_GP_ROWS = 2_000
@@ -20,17 +20,18 @@ CROSS_VALIDATED_ROWS = 2_000
 XGBOOST_DRAWS = 10
 MOST_XGBOOST_TREES = 1_000
 _XGBOOST_FIRST = {"max_depth": 7, "eta": 0.05, "min_child_weight": 3.0, "subsample": 0.8}
+_REGRESSION_ONLY = ("exact-gp", "local-gp", "xgboost", "gpytorch-dsvi", "gpytorch-svgp", *LARGE_TREES)
 MOST_TREES = {"regression": 500, "classification": 200}
 
 
 def unavailable_reason(fit: Fit, task: str, rows: int) -> str | None:
     """Why a baseline cannot be run; None if it can."""
-    if fit.method in ("exact-gp", "local-gp", "xgboost", "gpytorch-dsvi") and task == "classification":
+    if fit.method in _REGRESSION_ONLY and task == "classification":
         return f"{fit.method} is for regression"
     if fit.method == "exact-gp" and rows > EXACT_GP_ROWS:
         return f"exact-gp is for at most {EXACT_GP_ROWS:,} rows, and {fit.dataset} has {rows:,}"
-    if fit.method == "gpytorch-dsvi" and importlib.util.find_spec("gpytorch") is None:
-        return "gpytorch-dsvi needs GPyTorch: pip install 'novidgp[peers]'"
+    if fit.method.startswith("gpytorch") and importlib.util.find_spec("gpytorch") is None:
+        return f"{fit.method} needs GPyTorch: pip install 'novidgp[peers]'"
     if fit.method == "xgboost" and importlib.util.find_spec("xgboost") is None:
         return "xgboost needs XGBoost: pip install 'novidgp[trees]'"
     return None
@@ -121,6 +122,24 @@ def hist_gb(fit: Fit, problem: Problem) -> Regression | Classification:
     return from_predictive(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
 
 
+def large_trees(fit: Fit, problem: Problem) -> Regression:
+    """Gradient-boosted trees with scikit-learn's settings, or 1,000 rounds of trees with 127 leaves.
+
+    All rounds are made, on all rows. The predictive is a Gaussian with the standard deviation of residuals at
+    a tenth of the rows, which the trees of a first fit have not seen.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    size: dict[str, Any] = {"max_iter": 1000, "max_leaf_nodes": 127} if fit.method == LARGE_TREES[1] else {}
+    trees = HistGradientBoostingRegressor(random_state=fit.seed, early_stopping=False, **size)
+    order = np.random.default_rng([fit.seed, 3]).permutation(len(problem.X))
+    outside, inside = np.split(order, [max(1, len(order) // 10)])
+    first = trees.fit(problem.X[inside], problem.y[inside])
+    sd = float(np.sqrt(np.mean((first.predict(problem.X[outside]) - problem.y[outside]) ** 2)))
+    trees.fit(problem.X, problem.y)
+    return from_predictive(lambda X: Gaussian(trees.predict(X), np.full(len(X), sd)))
+
+
 def local_gp(fit: Fit, problem: Problem) -> Regression:
     """The local layer of a model that knows nothing: a GP through nearest rows (Allison et al. 2023)."""
     from novidgp.bench.local_gp import fit_local_gp
@@ -184,10 +203,19 @@ def gpytorch_dsvi(fit: Fit, problem: Problem) -> Regression:
     return fit_dsvi(problem, seed=fit.seed)
 
 
+def gpytorch_svgp(fit: Fit, problem: Problem) -> Regression:
+    """GPyTorch's sparse variational GP."""
+    from novidgp.bench.gpytorch_svgp import fit_svgp  # an optional dependency
+
+    return fit_svgp(problem, seed=fit.seed)
+
+
 FITTERS: dict[str, Callable[[Fit, Problem], Regression | Classification]] = {
     "exact-gp": exact_gp,
     "local-gp": local_gp,
     "hist-gb": hist_gb,
     "xgboost": xgboost,
     "gpytorch-dsvi": gpytorch_dsvi,
+    "gpytorch-svgp": gpytorch_svgp,
+    **dict.fromkeys(LARGE_TREES, large_trees),
 }

@@ -23,6 +23,7 @@ HEADINGS = {
     "seconds_fit": "s per fit",
     "coverage90": "in 90 %",
     "cpu_seconds": "CPU s",
+    "cpu_seconds_fit": "CPU s per fit",
 }
 
 

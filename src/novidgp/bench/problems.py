@@ -43,9 +43,8 @@ def load_problem(fit: Fit) -> Problem:
             f"data={fit.data}: {sorted(unknown)[0]!r} is unknown; use {', '.join(DATA_OPTIONS)}."
         )
     dataset = _dataset(fit.dataset)
-    rows = int(fit.data.get("rows", len(dataset)))
-    whole = dataset if rows == len(dataset) else rows
-    chosen = split(whole, fit.protocol, fit.seed, fit.data.get("test_fraction", 0.1))
+    parts = {name: fit.data[name] for name in ("rows", "test_fraction") if name in fit.data}
+    chosen = split(dataset, fit.protocol, fit.seed, **parts)
     train = chosen.train
     if fit.data.get("train_rows", len(train)) < len(train):
         generator = np.random.default_rng([fit.seed, 1])

@@ -14,8 +14,9 @@ IMAGE_FEATURES = (
     "patches-novi",
 )
 """Rows of the suite of image features: trained networks and what is put on them."""
+LARGE_TREES = ("hist-gb-default", "hist-gb-1000")
 BASELINES = {"exact-gp": None, "local-gp": None, "hist-gb": None, "xgboost": None, "gpytorch-dsvi": 2}
-BASELINES |= dict.fromkeys(IMAGE_FEATURES)
+BASELINES |= dict.fromkeys((*LARGE_TREES, "gpytorch-svgp", *IMAGE_FEATURES))
 """Methods of other libraries, our local layer on its own and rows of features, with their number of layers;
 their other settings are fixed."""
 
@@ -35,8 +36,8 @@ class Fit(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012  (never changed: a NamedTuple cannot make one per fit)
     """Parameters of the estimator and options of the inference method, told apart by their names."""
     data: dict[str, Any] = {}  # noqa: RUF012
-    """`rows`: use only this many rows from the start of the file; `train_rows`: use only this many training
-    rows, drawn by `seed`; `test_fraction`."""
+    """`rows`: use only this many rows, from the start of the file or, under `drawn`, of the draw; `train_rows`:
+    use only this many training rows, drawn by `seed`; `test_fraction`."""
     curve: bool = False
     """Whether test and training scores are recorded during training."""
     chunk: int | None = None

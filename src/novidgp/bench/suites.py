@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, Fit
+from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, LARGE_TREES, Fit
 from novidgp.messages import nearest
 
 UCI = ("boston", "energy", "power", "concrete", "yacht", "qsar", "protein", "kin8nm")
@@ -46,10 +46,8 @@ class Suite:
     inducing: int = 100
     splits: tuple[int, ...] = (0, 1, 2)
     protocols: tuple[str, ...] = ("random",)
-    own_protocol: dict[str, str] = field(default_factory=dict)
-    """Data sets with a protocol of their own."""
-    own_data: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Data sets of which only some rows are used."""
+    own: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """Data sets with protocols of their own, and which rows are used under each: `Fit.data`."""
     variants: tuple[Variant, ...] = (Variant(),)
     options: dict[str, Any] = field(default_factory=dict)
     """For every deep GP of the suite."""
@@ -63,10 +61,13 @@ class Suite:
     def fits(self) -> list[Fit]:
         """Every fit of the suite; fits that differ only in the split follow one another."""
         found = {}
-        for dataset, protocol, method in product(self.datasets, self.protocols, self.methods):
-            protocol = self.own_protocol.get(dataset, protocol)
-            layers, data = BASELINES.get(method), self.own_data.get(dataset, {})
-            start = Fit(dataset, protocol, 0, method, layers, data=data)
+        places = [
+            (dataset, protocol, data)
+            for dataset in self.datasets
+            for protocol, data in self.own.get(dataset, {name: {} for name in self.protocols}).items()
+        ]
+        for (dataset, protocol, data), method in product(places, self.methods):
+            start = Fit(dataset, protocol, 0, method, BASELINES.get(method), data=data)
             shapes = [start] if method in BASELINES else self._deep(start)
             for shape, seed in product(shapes, self.splits):
                 fit = shape._replace(seed=seed)
@@ -147,16 +148,24 @@ SUITES = {
         Suite(
             "large",
             "Large-scale regression",
-            "RMSE in raw units: years, and minutes of delay. Year has its official split; of airline the "
-            "first 700,000 rows train and the next 100,000 test, as in the paper: the file is in time order.",
+            "RMSE in raw units: years, and minutes of delay. Year has its official split. Airline is split in "
+            "three ways: 700,000 and 100,000 rows as its file draws them, the first 700,000 and the next "
+            "100,000 (the file is in the order of months, and within a month of airlines), and all 2,055,733 "
+            "rows, a twentieth of which tests. The paper's flights are others: its numbers do not compare.",
             datasets=("year", "airline"),
-            methods=("novi", "dsvi", "sghmc", "ipvi", "hist-gb"),
+            methods=("novi", "dsvi", "sghmc", "ipvi", *LARGE_TREES, "gpytorch-svgp"),
             layers=(2, 3, 4, 5),
-            steps=5000,
+            steps=None,
             splits=(0,),
-            own_protocol={"year": "official", "airline": "contiguous"},
-            own_data={"airline": {"rows": 800_000, "test_fraction": 0.125}},
-            scores=("rmse_raw", "nll_raw"),
+            own={
+                "year": {"official": {}},
+                "airline": {
+                    "drawn": {"rows": 800_000, "test_fraction": 0.125},
+                    "contiguous": {"rows": 800_000, "test_fraction": 0.125},
+                    "random": {"test_fraction": 0.05},
+                },
+            },
+            scores=("rmse_raw", "nll_raw", "coverage90", "cpu_seconds_fit"),
             paper="large",
         ),
         Suite(
@@ -167,7 +176,7 @@ SUITES = {
             datasets=("german", "wilt", "twonorm", "ringnorm"),
             methods=(*DEEP, "hist-gb"),
             layers=(2, 3, 4, 5),
-            own_protocol={"wilt": "official"},
+            own={"wilt": {"official": {}}},
             scores=("accuracy", "nll", "ece"),
         ),
         Suite(

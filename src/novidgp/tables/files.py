@@ -239,7 +239,7 @@ def _names(path: Path) -> list[str]:
 def _parquet(path: Path, columns: list[str]) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
-    with parquet_errors(path), pq.ParquetFile(path) as file:
+    with parquet_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         own = {name.strip(): name for name in file.schema_arrow.names}
         batches = file.iter_batches(_BLOCK_ROWS, columns=[own[name] for name in columns])
         for batch in batches:
