@@ -56,8 +56,8 @@ def check_features(value: Any) -> dict[str, Any] | None:
         if is_transformer(value):
             return None
         raise TypeError(
-            "features must be None, 'mlp', 'cnn', a dict such as {'width': 64}, or an object with transform(X), "
-            f"got {value!r}."
+            "features must be None, 'mlp', 'cnn', a dict such as {'width': 64}, or an object with "
+            f"transform(X), got {value!r}."
         )
     network = value.get("network", "mlp")
     check_choice("features['network']", network, NETWORKS)

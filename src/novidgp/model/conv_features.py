@@ -1,8 +1,8 @@
 """A small convolutional network in front of the first GP layer: deep kernel learning of images.
 
-Convolutions of 5 x 5 and then 3 x 3 pixels, each with an activation and a mean over squares of 2 x 2, twice as
-many maps after each; a linear map to the features, which are standardised at the start. Patches are slices
-and a product, as in the convolutional GP layers.
+Convolutions of 5 x 5 and then 3 x 3 pixels, each with an activation and a mean over squares of 2 x 2, twice
+as many maps after each; a linear map to the features, which are standardised at the start. Patches are
+slices and a product, as in the convolutional GP layers.
 """
 
 from typing import Any
