@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from novidgp.bench import baselines, image_features
+from novidgp.bench.outside import outside_scores
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, Scores, from_predictive, thin
 from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, Fit
@@ -42,7 +43,7 @@ def fit_method(fit: Fit, problem: Problem) -> tuple[Regression | Classification,
     """The fitted method, and facts about the fit itself."""
     if fit.method in IMAGE_FEATURES:
         method = image_features.FITTERS[fit.method](fit, problem)
-        return method, image_features.outside_scores(method, problem, fit.seed)
+        return method, outside_scores(method, problem, fit.dataset, fit.seed)
     if fit.baseline:
         return baselines.FITTERS[fit.method](fit, problem), {}
     return deep_gp(fit, problem)
@@ -89,7 +90,8 @@ def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Sc
     if curve is not None:
         facts["curve"] = curve.points
     if problem.task == "classification":
-        return Classification(model.predict_proba, model.classes_), facts
+        method = Classification(model.predict_proba, model.classes_)
+        return method, facts | outside_scores(method, problem, fit.dataset, fit.seed)
     return from_predictive(model.predictive), facts
 
 

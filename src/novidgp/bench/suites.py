@@ -16,6 +16,16 @@ UCI = ("boston", "energy", "power", "concrete", "yacht", "qsar", "protein", "kin
 FOUR = ("concrete", "energy", "boston", "kin8nm")
 """The four sets of the paper's table of inducing points."""
 IMAGES = ("mnist", "fashion_mnist", "cifar10")
+IMAGE_SCORES = (
+    "accuracy",
+    "nll",
+    "ece",
+    "brier",
+    "auroc_fashion",
+    "auroc_mnist",
+    "auroc_noise",
+    "seconds_fit",
+)
 DEEP = ("novi", "dsvi", "sghmc", "ipvi", "iwvi", "iwvi-dreg", "ml")
 PEERS = ("exact-gp", "hist-gb", "gpytorch-dsvi")
 PAPER_MODEL = {"hidden_dim": 10, "mean": "zero", "kernel_sharing": "shared"}
@@ -183,7 +193,7 @@ SUITES = {
             splits=(0,),
             protocols=("official",),
             options={"batch_size": 256, "num_predict_samples": 50},
-            scores=("accuracy", "nll", "ece", "brier", "seconds_fit"),
+            scores=IMAGE_SCORES,
             paper="images",
         ),
         Suite(
@@ -204,7 +214,7 @@ SUITES = {
                 "batch_size": 64,
                 "num_predict_samples": 20,
             },
-            scores=("accuracy", "nll", "ece", "brier", "seconds_fit"),
+            scores=IMAGE_SCORES,
         ),
         Suite(
             "images-features",
