@@ -1,8 +1,8 @@
 """How well a classifier of images tells its own kind of images from others: the area under the curve of its
 largest probability.
 
-MNIST against Fashion-MNIST and the other way round; CIFAR-10 against uniform noise and against MNIST in random
-colours. Sets that are not on the machine are left out.
+MNIST against Fashion-MNIST and the other way round; CIFAR-10 against uniform noise and against MNIST in
+random colours. Sets that are not on the machine are left out.
 """
 
 from collections.abc import Callable
