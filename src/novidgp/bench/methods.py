@@ -11,7 +11,7 @@ from novidgp.bench import baselines, image_features
 from novidgp.bench.outside import outside_scores
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, Scores, from_predictive, thin
-from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, Fit
+from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, SYSTEMS, Fit
 from novidgp.prediction.scores import point_scores
 
 CURVE_ROWS = 1_000
@@ -24,7 +24,7 @@ def available_methods() -> tuple[str, ...]:
     """The methods that can be run now."""
     from novidgp.inference import METHODS
 
-    return (*METHODS, *BASELINES)
+    return (*METHODS, *SYSTEMS, *BASELINES)
 
 
 def unavailable_reason(fit: Fit) -> str | None:
@@ -55,8 +55,10 @@ def make_estimator(fit: Fit, task: str) -> Any:
 
     kind = novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor
     known = inspect.signature(kind.__init__).parameters
-    own = {name: value for name, value in fit.options.items() if name in known}
-    rest = {name: value for name, value in fit.options.items() if name not in known}
+    inference, system = SYSTEMS.get(fit.method, (fit.method, {}))
+    options = fit.options | system
+    own = {name: value for name, value in options.items() if name in known}
+    rest = {name: value for name, value in options.items() if name not in known}
     settings: dict[str, Any] = {"random_state": fit.seed, "verbose": False, "preset": fit.preset}
     if fit.steps is not None:
         settings["batch_size"] = _BATCH
@@ -67,7 +69,7 @@ def make_estimator(fit: Fit, task: str) -> Any:
     ):
         if value is not None:
             settings[name] = value
-    return kind(inference=fit.method, inference_options=rest or None, **settings | own)
+    return kind(inference=inference, inference_options=rest or None, **settings | own)
 
 
 def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Scores]:
