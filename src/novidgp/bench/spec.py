@@ -25,9 +25,9 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "cnf": ("flow", {"layers": _PLAIN_SUM}),
     "dkl": ("dsvi", {"layers": None, "features": "cnn", "num_layers": 1, "num_inducing": 100}),
 }
-"""Systems of the paper's table of convolutional models, as methods of ours with models of ours: Blomqvist et al.
-(2019), with places Dutordoir et al. (2020), with flows Yu et al. (2021), and deep kernel learning with a small
-network (Wilson et al. 2016)."""
+"""Systems of the paper's table of convolutional models, as methods of ours with models of ours: Blomqvist et
+al. (2019), with places Dutordoir et al. (2020), with flows Yu et al. (2021), and deep kernel learning with a
+small network (Wilson et al. 2016)."""
 
 
 class Fit(NamedTuple):
