@@ -198,7 +198,6 @@ SUITES = {
             steps=20_000,
             splits=(0,),
             protocols=("official",),
-            variants=(Variant(), Variant("shifted", {"augment": "shift"})),
             options={
                 "layers": "conv",
                 "num_inducing": [128, 384],
