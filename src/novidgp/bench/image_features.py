@@ -93,8 +93,8 @@ def patches(fit: Fit, problem: Problem) -> Classification:
     from novidgp import DGPClassifier
     from novidgp.features import PatchFeatures
 
-    features = PatchFeatures(num_centres=1600, random_state=fit.seed)
-    options: dict[str, Any] = {"num_layers": 1, "num_inducing": 500, "batch_size": 500, "max_steps": 3000}
+    features = PatchFeatures(num_centres=1600, components=64, class_scores=True, random_state=fit.seed)
+    options: dict[str, Any] = {"num_layers": 1, "num_inducing": 200, "batch_size": 500, "max_steps": 1000}
     model = DGPClassifier(features=features, random_state=fit.seed, verbose=False, **options)
     model.fit(as_images(problem.X), problem.y)
     return Classification(lambda X: model.predict_proba(as_images(X)), model.classes_)

@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from novidgp.features.transformers import feature_rows, fitted_transformer, is_transformer
+from novidgp.features.transformers import feature_rows, fitted_rows, is_transformer
 
 
 def fit_transformer(estimator: Any, X: Any, y: Any) -> Any:
     """The training inputs as the model sees them; the transformer is `features_` then, or None."""
     given = estimator.features
-    estimator.features_ = fitted_transformer(given, X, y) if is_transformer(given) else None
-    return transformed(estimator, X)
+    if not is_transformer(given):
+        estimator.features_ = None
+        return X
+    estimator.features_, rows = fitted_rows(given, X, y)
+    return rows
 
 
 def transformed(estimator: Any, X: Any) -> Any:
