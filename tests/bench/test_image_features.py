@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from novidgp.bench import image_features, views
+from novidgp.bench import image_features, outside, views
 from novidgp.bench.methods import unavailable_reason
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, score
@@ -67,8 +67,8 @@ def test_the_best_temperature_is_the_one_that_made_the_labels():
 
 
 def test_outside_scores_are_one_where_the_method_doubts_what_is_outside(monkeypatch):
-    monkeypatch.setattr(image_features, "OUTSIDE_ROWS", 5)
-    monkeypatch.setattr(image_features, "_coloured_digits", lambda rng: None)
+    monkeypatch.setattr(outside, "ROWS", 5)
+    monkeypatch.setitem(outside.OUTSIDE["cifar10"], "mnist", lambda rng: None)
     dark = np.zeros((5, 32, 32, 3), np.uint8)
     problem = Problem("classification", dark, np.zeros(5), dark, np.zeros(5), 1.0)
 
@@ -77,7 +77,8 @@ def test_outside_scores_are_one_where_the_method_doubts_what_is_outside(monkeypa
         return np.column_stack([sure, 1 - sure])
 
     method = Classification(sure_of_dark, np.arange(2))
-    assert image_features.outside_scores(method, problem) == {"auroc_noise": 1.0}
+    assert outside.outside_scores(method, problem, "cifar10") == {"auroc_noise": 1.0}
+    assert outside.outside_scores(method, problem, "energy") == {}
 
 
 def test_every_row_of_the_suite_has_a_fitter_and_says_what_it_needs(monkeypatch, tmp_path):

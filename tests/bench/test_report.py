@@ -65,7 +65,7 @@ def test_the_report_has_every_section_and_needs_nothing_else(report):
 
 
 def test_what_is_missing_is_said_with_the_command_that_makes_it(report):
-    assert report.count('class="missing"') == 2
+    assert report.count('class="missing"') == 4  # two suites, and two pictures of images
     assert "<code>novidgp bench run images</code>" in report
     empty = page({"split": [fake.record(fit) for fit in SUITES["split"].fits()]})
     assert "<code>novidgp bench run ablation</code>" in empty

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from novidgp.model.conv_layers import ConvGPLayer, Located, PatchSumLayer
+from novidgp.model.conv_start import _metric
 from novidgp.model.dgp import DGP, Batch
-from novidgp.model.kernels import stationary
+from novidgp.model.kernels import Projected, stationary
 from novidgp.model.likelihoods import Softmax
 from novidgp.model.means import Linear, Zero
 from novidgp.model.patches import Patches, mean_pool
@@ -191,6 +192,31 @@ def test_no_reach_of_places_is_the_additive_kernel():
         value = weight[place] * reference("rbf")(cuts / PATCH, z[column : column + 1] / PATCH)[:, 0]
         # Inducing patches of different places are independent: K_ZZ is the identity, but for the jitter.
         np.testing.assert_allclose(matrix[0, :, column], value, rtol=1e-7)
+
+
+@pytest.mark.parametrize("directions", [4, CUT.width])
+def test_a_kernel_of_directions_sees_whitened_patches(directions):
+    """Variances `v` of principal components become `v / (v + 0.1 mean v)`; a kernel of the projections is
+    the plain kernel of patches that were projected before."""
+    sample = numbers(30, 50, CUT.width) @ numbers(31, CUT.width, CUT.width)
+    metric = _metric(sample, directions)
+    values = np.linalg.eigvalsh(np.cov(sample, rowvar=False, bias=True))[::-1]
+    expected = values / (values + 0.1 * values.mean())
+    seen = metric(sample)
+    np.testing.assert_allclose(
+        np.cov(seen, rowvar=False, bias=True), np.diag(expected[:directions]), atol=ATOL
+    )
+    np.testing.assert_allclose(metric(metric.back(seen[:5] + 1.0)), seen[:5] + 1.0, atol=ATOL)
+    if directions == CUT.width:
+        np.testing.assert_allclose(metric.back(seen), sample, atol=1e-8)
+    inner = stationary("rbf", parameter(PATCH), jnp.array([1.7]))
+    kernel = Projected(jnp.asarray(metric.weight), inner)
+    dense = reference("rbf")(seen[:5] / PATCH, seen[5:9] / PATCH)
+    np.testing.assert_allclose(kernel.correlation(sample[None, :5], sample[None, 5:9])[0], dense, atol=ATOL)
+    assert kernel.variance() == inner.variance()
+    gradient = jax.grad(lambda k: k.correlation(sample[None, :5], sample[None, 5:9]).sum())(kernel)
+    assert not gradient.weight.any()
+    assert gradient.inner.log_lengthscale.any()
 
 
 # --- the deep model ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ HEADINGS = {
     "accuracy": "accuracy, %",
     "ece": "ECE",
     "brier": "Brier",
+    "auroc_fashion": "AUROC, Fashion",
     "auroc_noise": "AUROC, noise",
     "auroc_mnist": "AUROC, MNIST",
     "seconds_per_step": "s per iteration",

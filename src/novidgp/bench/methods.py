@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from novidgp.bench import baselines, image_features
+from novidgp.bench.outside import outside_scores
 from novidgp.bench.problems import Problem
 from novidgp.bench.scoring import Classification, Regression, Scores, from_predictive, thin
-from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, Fit
+from novidgp.bench.spec import BASELINES, IMAGE_FEATURES, SYSTEMS, Fit
 from novidgp.prediction.scores import point_scores
 
 CURVE_ROWS = 1_000
@@ -23,7 +24,7 @@ def available_methods() -> tuple[str, ...]:
     """The methods that can be run now."""
     from novidgp.inference import METHODS
 
-    return (*METHODS, *BASELINES)
+    return (*METHODS, *SYSTEMS, *BASELINES)
 
 
 def unavailable_reason(fit: Fit) -> str | None:
@@ -42,7 +43,7 @@ def fit_method(fit: Fit, problem: Problem) -> tuple[Regression | Classification,
     """The fitted method, and facts about the fit itself."""
     if fit.method in IMAGE_FEATURES:
         method = image_features.FITTERS[fit.method](fit, problem)
-        return method, image_features.outside_scores(method, problem, fit.seed)
+        return method, outside_scores(method, problem, fit.dataset, fit.seed)
     if fit.baseline:
         return baselines.FITTERS[fit.method](fit, problem), {}
     return deep_gp(fit, problem)
@@ -54,8 +55,10 @@ def make_estimator(fit: Fit, task: str) -> Any:
 
     kind = novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor
     known = inspect.signature(kind.__init__).parameters
-    own = {name: value for name, value in fit.options.items() if name in known}
-    rest = {name: value for name, value in fit.options.items() if name not in known}
+    inference, system = SYSTEMS.get(fit.method, (fit.method, {}))
+    options = fit.options | system
+    own = {name: value for name, value in options.items() if name in known}
+    rest = {name: value for name, value in options.items() if name not in known}
     settings: dict[str, Any] = {"random_state": fit.seed, "verbose": False, "preset": fit.preset}
     if fit.steps is not None:
         settings["batch_size"] = _BATCH
@@ -66,7 +69,7 @@ def make_estimator(fit: Fit, task: str) -> Any:
     ):
         if value is not None:
             settings[name] = value
-    return kind(inference=fit.method, inference_options=rest or None, **settings | own)
+    return kind(inference=inference, inference_options=rest or None, **settings | own)
 
 
 def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Scores]:
@@ -89,7 +92,8 @@ def deep_gp(fit: Fit, problem: Problem) -> tuple[Regression | Classification, Sc
     if curve is not None:
         facts["curve"] = curve.points
     if problem.task == "classification":
-        return Classification(model.predict_proba, model.classes_), facts
+        method = Classification(model.predict_proba, model.classes_)
+        return method, facts | outside_scores(method, problem, fit.dataset, fit.seed)
     return from_predictive(model.predictive), facts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from novidgp.bench import figures
+from novidgp.bench import figures, image_panels
 from novidgp.bench.content import HEADINGS, Cell, Table, suite_tables
 from novidgp.bench.figures import Panel
 from novidgp.bench.results import Record, failed
@@ -120,6 +120,7 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
     by_depth = figures.depth_panels(SUITES["uci"], eight, "rmse", "RMSE")
     by_depth += figures.depth_panels(SUITES["additional"], additional, "rmse", "RMSE")
     ablation, race = groups.get("ablation", ()), groups.get("race", ())
+    images = [entry for name, group in groups.items() if name.startswith("images") for entry in group]
     run_uci = "novidgp bench run uci"
     return [
         (
@@ -157,6 +158,17 @@ def _pictures(groups: Mapping[str, Sequence[Entry]]) -> list[tuple[str, str, str
             "Time against error",
             "Down and to the left is better. The number at a mark is the depth.",
             _pictured(figures.cost_panels(uci, "RMSE"), uci, run_uci),
+        ),
+        (
+            "Images: reliability",
+            "How often a classifier is right, by the largest of its probabilities. Below the line it is too "
+            "sure; larger marks are of more images.",
+            _pictured(image_panels.reliability_panels(images), images, "novidgp bench run images-conv"),
+        ),
+        (
+            "Images: least sure of",
+            "The test images with the smallest largest probability: the guess, its probability, the label.",
+            _grid(image_panels.unsure_panels(images)) or _missing("novidgp bench run images-conv"),
         ),
     ]
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from novidgp.bench.certainty import certainty
 from novidgp.bench.problems import Problem
 from novidgp.prediction.scores import (
     Distribution,
@@ -86,17 +87,18 @@ def _regression(method: Regression, problem: Problem) -> Scores:
 
 
 def _classification(method: Classification, problem: Problem) -> Scores:
-    def main(X, y):
-        scores = classification_scores(*_all_classes(method, X, y))
+    def main(labels, probabilities):
+        scores = classification_scores(labels, probabilities)
         return {"accuracy": scores["accuracy"], "error": 1.0 - scores["accuracy"]} | scores
 
-    test = main(problem.X_test, problem.y_test)
+    found = _all_classes(method, problem.X_test, problem.y_test)
+    test = main(*found)
     some = thin(len(problem.X), TRAIN_ROWS)
-    train = main(problem.X[some], problem.y[some])
+    train = main(*_all_classes(method, problem.X[some], problem.y[some]))
     names = {"accuracy": "accuracy", "error": "error", "log_loss": "nll"}
     scores = {ours: test[name] for name, ours in names.items()}
     scores |= {f"{ours}_train": train[name] for name, ours in names.items()}
-    return scores | {"brier": test["brier"], "ece": test["ece"]}
+    return scores | {"brier": test["brier"], "ece": test["ece"]} | certainty(*found, problem.X_test)
 
 
 def _all_classes(method: Classification, X, y) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,16 @@ BASELINES = {"exact-gp": None, "local-gp": None, "hist-gb": None, "xgboost": Non
 BASELINES |= dict.fromkeys((*LARGE_TREES, "gpytorch-svgp", *IMAGE_FEATURES))
 """Methods of other libraries, our local layer on its own and rows of features, with their number of layers;
 their other settings are fixed."""
+_PLAIN_SUM = [{"kind": "conv", "size": 5, "stride": 2}, {"kind": "sum", "size": 5, "location": False}]
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dcgp": ("dsvi", {"layers": _PLAIN_SUM}),
+    "bdcgp": ("dsvi", {"layers": "conv"}),
+    "cnf": ("flow", {"layers": _PLAIN_SUM}),
+    "dkl": ("dsvi", {"layers": None, "features": "cnn", "num_layers": 1, "num_inducing": 100}),
+}
+"""Systems of the paper's table of convolutional models, as methods of ours with models of ours: Blomqvist et
+al. (2019), with places Dutordoir et al. (2020), with flows Yu et al. (2021), and deep kernel learning with a
+small network (Wilson et al. 2016)."""
 
 
 class Fit(NamedTuple):

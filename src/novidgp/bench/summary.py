@@ -9,7 +9,7 @@ from novidgp.bench.results import Record, failed, finished, fit_of
 from novidgp.bench.spec import BASELINES, Fit
 from novidgp.bench.suites import Suite
 
-HIGHER_IS_BETTER = ("accuracy",)
+HIGHER_IS_BETTER = ("accuracy", "auroc_fashion", "auroc_mnist", "auroc_noise")
 FEWEST_PAIRS = 6
 """Fewer pairs cannot give p < 0.05. With fewer data sets, splits are compared; with fewer splits, nothing."""
 

@@ -14,7 +14,7 @@ from novidgp.checks import check_choice, check_flag, check_integer
 from novidgp.features.transformers import is_transformer
 from novidgp.local.choice import LocalSettings
 from novidgp.messages import unknown
-from novidgp.model.feature_map import FEATURE_MAP
+from novidgp.model.feature_map import NETWORKS
 from novidgp.model.kernels import KERNELS, kernel_names
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.numerics.nets import ACTIVATIONS
@@ -44,26 +44,28 @@ def check_latent(name: str, value: Any) -> None:
 
 
 def check_features(value: Any) -> dict[str, Any] | None:
-    """All settings of a feature network, from `mlp` or a dict of some of them; None for no network, with a
+    """All settings of a feature network, from its name or a dict of some of them; None for no network, with a
     transformer or without."""
     if value is None:
         return None
     if isinstance(value, str):
-        check_choice("features", value, ["mlp"])
-        value = {}
+        check_choice("features", value, NETWORKS)
+        value = {"network": value}
     if isinstance(value, type):
         raise TypeError(f"features={value.__name__} is a class; pass an object, {value.__name__}(...).")
     if not isinstance(value, Mapping):
         if is_transformer(value):
             return None
         raise TypeError(
-            "features must be None, 'mlp', a dict such as {'width': 64}, or an object with transform(X), "
-            f"got {value!r}."
+            "features must be None, 'mlp', 'cnn', a dict such as {'width': 64}, or an object with "
+            f"transform(X), got {value!r}."
         )
+    network = value.get("network", "mlp")
+    check_choice("features['network']", network, NETWORKS)
     for name in value:
-        if name not in FEATURE_MAP:
-            raise ValueError(unknown("features key", name, FEATURE_MAP))
-    settings = FEATURE_MAP | dict(value)
+        if name not in NETWORKS[network]:
+            raise ValueError(unknown("features key", name, NETWORKS[network]))
+    settings = NETWORKS[network] | dict(value)
     for name in ("width", "depth", "outputs"):
         check_integer(f"features[{name!r}]", settings[name], optional=name == "outputs")
         settings[name] = None if settings[name] is None else int(settings[name])

@@ -67,7 +67,7 @@ def _layer_rows(estimator: Any) -> list[Row]:
     if estimator.features_ is not None:
         rows.append((name_of(estimator.features_).rpartition(".")[2], "", width, "", ""))
     if model.feature_map is not None:
-        outputs = str(model.feature_map.bypass.shape[1])
+        outputs = str(model.feature_map.outputs)
         rows.append(("feature network", width, outputs, "", f"{_size(model.feature_map):,}"))
         width = outputs
     if model.local_variable is not None:

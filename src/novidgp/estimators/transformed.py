@@ -3,16 +3,20 @@
 from typing import Any
 
 from novidgp.estimators.warm import goes_on
-from novidgp.features.transformers import feature_rows, fitted_transformer, is_transformer
+from novidgp.features.transformers import feature_rows, fitted_rows, is_transformer
 
 
 def fit_transformer(estimator: Any, X: Any, y: Any) -> Any:
     """The training inputs as the model sees them; the transformer is `features_` then, or None. It stays as
     it is where the fit goes on from another."""
     given = estimator.features
-    if not goes_on(estimator):
-        estimator.features_ = fitted_transformer(given, X, y) if is_transformer(given) else None
-    return transformed(estimator, X)
+    if goes_on(estimator):
+        return transformed(estimator, X)
+    if not is_transformer(given):
+        estimator.features_ = None
+        return X
+    estimator.features_, rows = fitted_rows(given, X, y)
+    return rows
 
 
 def transformed(estimator: Any, X: Any) -> Any:

@@ -45,6 +45,23 @@ def fitted_transformer(transformer: Any, X: Any, y: Any) -> Any:
     return _CACHE.get((transformer, X, y), lambda: cast(Any, clone(transformer)).fit(X, y))
 
 
+def fitted_rows(transformer: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+    """The transformer fitted to `X` and `y`, and the training rows' features.
+
+    One that says so (`cross_fits`) has other features for rows that it was fitted to, in `fit_transform`:
+    those that it would have without having seen them.
+    """
+    if is_fitted(transformer) or not getattr(transformer, "cross_fits", False):
+        fitted = fitted_transformer(transformer, X, y)
+        return fitted, feature_rows(fitted, X)
+
+    def compute() -> tuple[Any, np.ndarray]:
+        copy = cast(Any, clone(transformer))
+        return copy, _check_rows(copy.fit_transform(X, y), X, name_of(copy))
+
+    return _CACHE.get((transformer, X, y), compute)
+
+
 def feature_rows(transformer: Any, X: Any) -> np.ndarray:
     """The features `(n, d)` of inputs of any shape, as a transformer gives them, checked; not to be
     written to."""
@@ -117,7 +134,9 @@ class _Cache:
 
 
 def _size(result: Any) -> int:
-    """Bytes of features, or of a fitted transformer's arrays."""
+    """Bytes of features, or of a fitted transformer's arrays, or of both."""
+    if isinstance(result, tuple):
+        return sum(map(_size, result))
     if isinstance(result, np.ndarray):
         return result.nbytes
     return sum(value.nbytes for value in vars(result).values() if isinstance(value, np.ndarray))

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
+from novidgp.model.conv_features import ConvFeatureMap, make_conv_features
 from novidgp.model.conv_start import Start, start_layers
 from novidgp.model.dgp import DGP
-from novidgp.model.feature_map import make_feature_map
+from novidgp.model.feature_map import FeatureMap, make_feature_map
 from novidgp.model.kernels import make_kernel
 from novidgp.model.layers import GPLayer, Layer
 from novidgp.model.likelihoods import LIKELIHOODS
@@ -126,7 +127,7 @@ def build_model(
     starts = {count: inducing_points(inputs, count, streams, row_weight) for count in dict.fromkeys(counts)}
     features = None
     if config.features is not None:
-        features = make_feature_map(config.features, inputs, dtype=dtype, key=streams.key("features"))
+        features = _feature_map(config, inputs, dtype=dtype, key=streams.key("features"))
         inputs = features.evaluate(inputs)
         starts = {count: features.evaluate(points) for count, points in starts.items()}
     width = inputs.shape[1]
@@ -174,6 +175,19 @@ def build_model(
             starts = {count: rng.standard_normal((count, outputs)) for count in starts}
     local = LocalVariable(latent) if latent else None
     return DGP(tuple(layers), likelihood, config.whiten, local, features)
+
+
+def _feature_map(
+    config: ModelConfig, inputs: np.ndarray, *, dtype: Any, key: PRNGKeyArray
+) -> FeatureMap | ConvFeatureMap:
+    """The network in front of the first layer."""
+    settings = dict(config.features or {})
+    if settings.get("network") != "cnn":
+        return make_feature_map(settings, inputs, dtype=dtype, key=key)
+    if config.image is None:
+        raise ValueError("features='cnn' is for images, X of shape (rows, height, width[, channels]).")
+    height, width, channels = config.image
+    return make_conv_features(settings, (height, width, channels), inputs, dtype=dtype, key=key)
 
 
 def _hidden_variance(config: ModelConfig, index: int) -> float:

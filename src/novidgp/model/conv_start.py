@@ -8,13 +8,13 @@ metric.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from novidgp.model.conv_layers import ConvGPLayer, Located, PatchSumLayer
 from novidgp.model.image_layers import Layers, layer_patches
-from novidgp.model.kernels import Kernel, make_kernel, stationary
+from novidgp.model.kernels import Kernel, Projected, make_kernel, stationary
 from novidgp.model.layers import Layer
 from novidgp.model.means import Linear, Zero, linear_start
 from novidgp.model.patches import ImageShape, Patches, mean_pool
@@ -27,6 +27,8 @@ _CONTRAST = 0.05
 _LEAST_SPREAD = 0.01
 _SUM_VARIANCE = 5.0
 """The kernel variance of a last layer: a mean over patches varies less than a patch does."""
+_WHITENING = 0.1
+"""Added to the variances of directions, relative to the mean variance of a number of a patch."""
 _REACH = 0.3
 """The places' lengthscale, as a share of the grid."""
 
@@ -83,8 +85,9 @@ def _conv_layer(
     else:
         learned = start.mean == "linear-learned"
         mean = Linear(on_device(weight, start.dtype), on_device(bias, start.dtype), learned)
-    points = on_device(start.cluster(sample, count)[None], start.dtype)
-    layer = ConvGPLayer(_kernel(sample, variance, start), points, mean, maps, patches, spec["pool"])
+    metric = _metric(sample, spec.get("directions", 0))
+    points = on_device(metric.back(start.cluster(metric(sample), count))[None], start.dtype)
+    layer = ConvGPLayer(_kernel(sample, metric, variance, start), points, mean, maps, patches, spec["pool"])
     values = values.reshape(len(images), -1)
     return layer, mean_pool(values, (*patches.grid, maps), spec["pool"])
 
@@ -94,17 +97,19 @@ def _sum_layer(
 ) -> PatchSumLayer:
     """The last layer."""
     sample, places = _with_contrast(patches(images), patches, start.rng)
-    kernel = _kernel(sample, _SUM_VARIANCE, start)
+    metric = _metric(sample, spec.get("directions", 0))
+    kernel, seen = _kernel(sample, metric, _SUM_VARIANCE, start), metric(sample)
     if spec["location"]:
         reach = max(1.0, _REACH * max(patches.grid))
-        unit = np.array([_scale(sample, start)] * sample.shape[1] + [reach] * 2)
-        points = unit * start.cluster(np.concatenate([sample, places], axis=1) / unit, count)
+        unit = np.array([_scale(seen, start)] * seen.shape[1] + [reach] * 2)
+        points = unit * start.cluster(np.concatenate([seen, places], axis=1) / unit, count)
+        points = np.concatenate([metric.back(points[:, :-2]), points[:, -2:]], axis=1)
         place = stationary(
             "matern32", on_device(np.full((1, 1), reach), start.dtype), on_device(np.ones(1), start.dtype)
         )
         kernel = Located(kernel, place)
     else:
-        points = start.cluster(sample, count)
+        points = metric.back(start.cluster(seen, count))
     weight = on_device(np.ones(patches.count), start.dtype)
     return PatchSumLayer(
         kernel, on_device(points[None], start.dtype), Zero(outputs), outputs, weight, patches
@@ -115,10 +120,42 @@ def _scale(sample: np.ndarray, start: Start) -> float:
     return start.lengthscale * float(np.sqrt(np.sum(sample.var(0))) or 1.0)
 
 
-def _kernel(sample: np.ndarray, variance: float, start: Start) -> Kernel:
-    """The patches' kernel: one lengthscale for all numbers of a patch."""
-    lengthscale = on_device(np.full((1, 1), _scale(sample, start)), start.dtype)
-    return make_kernel(start.kernel, lengthscale, on_device(np.full(1, variance), start.dtype))
+def _kernel(sample: np.ndarray, metric: "Metric", variance: float, start: Start) -> Kernel:
+    """The patches' kernel: one lengthscale for all numbers of a patch, or for all directions of it."""
+    lengthscale = on_device(np.full((1, 1), _scale(metric(sample), start)), start.dtype)
+    kernel = make_kernel(start.kernel, lengthscale, on_device(np.full(1, variance), start.dtype))
+    return kernel if metric.weight is None else Projected(on_device(metric.weight, start.dtype), kernel)
+
+
+class Metric(NamedTuple):
+    """What a kernel sees of patches: projections on some directions, or with no weight all of them."""
+
+    mean: np.ndarray
+    weight: np.ndarray | None = None
+    inverse: np.ndarray | None = None
+
+    def __call__(self, patches: np.ndarray) -> np.ndarray:
+        """Patches as the kernel sees them."""
+        return patches if self.weight is None else patches @ self.weight
+
+    def back(self, seen: np.ndarray) -> np.ndarray:
+        """Patches that the kernel sees so; mean ones in the directions that it does not see."""
+        if self.weight is None:
+            return seen
+        return self.mean + (seen - self.mean @ self.weight) @ self.inverse
+
+
+def _metric(sample: np.ndarray, directions: int) -> Metric:
+    """The leading principal directions of the patches, nearly white; 0 directions are the patches as they
+    are. Neighbouring pixels are alike, so that plain distances of patches are hardly more than differences
+    of brightness; edges and textures are in the directions of small variance."""
+    mean = sample.mean(0)
+    if not directions:
+        return Metric(mean)
+    values, vectors = np.linalg.eigh((sample - mean).T @ (sample - mean) / len(sample))
+    kept = np.argsort(-values)[:directions]
+    spread = np.sqrt(np.maximum(values[kept], 0.0) + _WHITENING * (values.mean() or 1.0))
+    return Metric(mean, vectors[:, kept] / spread, (vectors[:, kept] * spread).T)
 
 
 def _with_contrast(

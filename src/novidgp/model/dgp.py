@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from novidgp.model.conv_features import ConvFeatureMap
 from novidgp.model.feature_map import FeatureMap
 from novidgp.model.layers import Basis, Gaussian, Layer, Moments
 from novidgp.model.likelihoods import Likelihood
@@ -48,7 +49,7 @@ class DGP(eqx.Module):
     likelihood: Likelihood
     whitened: bool = eqx.field(static=True, default=True)
     local_variable: LocalVariable | None = None
-    feature_map: FeatureMap | None = None
+    feature_map: FeatureMap | ConvFeatureMap | None = None
 
     @property
     def dtype(self) -> np.dtype:

@@ -16,6 +16,7 @@ from novidgp.model.means import linear_start
 from novidgp.numerics.nets import MLP, mlp
 
 FEATURE_MAP: dict[str, Any] = {
+    "network": "mlp",
     "width": 64,
     "depth": 2,
     "activation": "silu",
@@ -23,6 +24,11 @@ FEATURE_MAP: dict[str, Any] = {
     "trainable": True,
 }
 """The settings of `features="mlp"`; `outputs` is the number of features, None for that of the inputs."""
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mlp": FEATURE_MAP,
+    "cnn": FEATURE_MAP | {"network": "cnn", "width": 16, "activation": "relu"},
+}
+"""Settings by the name of the network; `width` of a `cnn` is the number of its first maps."""
 
 _GAIN = 0.1
 _START = 0.1
@@ -37,6 +43,11 @@ class FeatureMap(eqx.Module):
     bypass: Float[Array, "d f"]
     network: MLP
     trainable: bool = eqx.field(static=True)
+
+    @property
+    def outputs(self) -> int:
+        """The number of features."""
+        return self.bypass.shape[1]
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n f"]:
         """The features of every row."""

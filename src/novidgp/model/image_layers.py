@@ -12,8 +12,8 @@ from novidgp.messages import unknown
 from novidgp.model.patches import ImageShape, Patches
 
 LAYER_KINDS: dict[str, dict[str, Any]] = {
-    "conv": {"size": 5, "stride": 1, "maps": 10, "pool": 1},
-    "sum": {"size": 5, "stride": 1, "location": True},
+    "conv": {"size": 5, "stride": 1, "maps": 10, "pool": 1, "directions": 0},
+    "sum": {"size": 5, "stride": 1, "location": True, "directions": 0},
 }
 """Kinds of layers with their settings: a convolutional layer, and the last layer, which sums over patches."""
 PRESETS = ("conv",)
@@ -61,7 +61,7 @@ def _complete(name: str, value: Any) -> dict[str, Any]:
         if key == "location":
             check_flag(f"{name}[{key!r}]", number)
         else:
-            check_integer(f"{name}[{key!r}]", number)
+            check_integer(f"{name}[{key!r}]", number, least=0 if key == "directions" else 1)
     plain = {key: bool(v) if key == "location" else int(v) for key, v in value.items() if key != "kind"}
     return {"kind": value["kind"]} | settings | plain
 

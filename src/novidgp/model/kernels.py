@@ -194,6 +194,23 @@ class Product(Kernel):
         return functools.reduce(operator.mul, (part.variance() for part in self.parts))
 
 
+@final
+class Projected(Kernel):
+    """A kernel of `x W`: of some directions of the inputs, in a metric that is given and not learned."""
+
+    weight: Float[Array, "d r"]
+    inner: Kernel
+
+    def correlation(self, x, z):
+        """The inner kernel's, of the projections."""
+        weight = jax.lax.stop_gradient(self.weight)
+        return self.inner.correlation(x @ weight, z @ weight)
+
+    def variance(self):
+        """The inner kernel's."""
+        return self.inner.variance()
+
+
 def stationary(
     profile: str,
     lengthscale: Float[Array, "q d"],
