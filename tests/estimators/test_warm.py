@@ -39,7 +39,7 @@ def test_a_few_steps_with_more_rows_end_where_many_do(rows):
     assert model.score(*rows) > cold.score(*rows) + 0.1
 
 
-def test_no_step_leaves_the_model_where_it was(rows):
+def test_no_step_leaves_the_model_where_it_was(rows):
     """One step at a rate of 1e-6: predictions stay. With a posterior that started anew they would not."""
     model = first_fit(rows, inference_options={"learning_rate": 0.02})
     before = model.predict(rows[0])
