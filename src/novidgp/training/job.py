@@ -179,7 +179,7 @@ class Job:
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
-def _init(plan: Plan, numbers: Numbers, model: DGP | Fitted, data: Batch, key: PRNGKeyArray) -> State:
+def _init(plan: Plan, numbers: Numbers, model: Any, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
     with traced_for(plan.layout):
         state = plan.inference(numbers).init(model, data, key=key)
