@@ -387,8 +387,10 @@ def kills(first, count, pace=1.0):
             problems = []
             if sent == signal.SIGINT and what != "save" and not ended and process.returncode != 130:
                 early = "Traceback" in told and ("import" in told) and process.returncode in (-2, 1)
-                if early:
-                    tally["interrupted while importing"] += 1
+                # Before Python listens and when it has done its work, Ctrl-C ends it: 130 to a shell.
+                outside = "Traceback" not in told and process.returncode == -signal.SIGINT
+                if early or outside:
+                    tally["interrupted while importing" if early else "interrupted outside"] += 1
                 else:
                     problems.append(f"exit {process.returncode}")
             for path, load in ((model, novidgp.load_model), (run, storage.load)):

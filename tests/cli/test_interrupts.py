@@ -28,6 +28,13 @@ app()
 SMALL = ["--inference", "dsvi", "--layers", "1", "--inducing", "5"]
 
 
+def last_words(told):
+    """The last line, and before it nothing but the progress of every ten seconds, where a machine is busy."""
+    *before, last = told.splitlines()
+    assert all(line.startswith("fit: ") for line in before), told
+    return last
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_fit_saves_the_model_and_the_run(tmp_path, number, code):
     table, model, run = (tmp_path / name for name in ("h.csv", "m.novidgp", "run"))
@@ -39,9 +46,10 @@ def test_an_interrupted_fit_saves_the_model_and_the_run(tmp_path, number, code):
         process.send(number)
         returned, _, told = process.end()
     assert returned == code, told
-    line = told.strip().splitlines()
     done = load_model(model).n_iter_
-    assert line == [f"interrupted after {done:,} of 900,000 steps: saved {model}, and the run in {run}"]
+    assert last_words(told) == (
+        f"interrupted after {done:,} of 900,000 steps: saved {model}, and the run in {run}"
+    )
     assert done >= 200
     assert done == load(run)[1]["step"]
     assert np.isfinite(load_model(model).predict(np.zeros((1, 5)))).all()
@@ -63,7 +71,8 @@ def test_a_fit_that_is_interrupted_while_compiling_has_nothing_to_save(tmp_path,
         start = time.monotonic()
         returned, _, told = process.end()
     assert time.monotonic() - start < 5.0
-    assert (returned, told) == (code, "interrupted before any steps were done: there is no model to save\n")
+    assert returned == code
+    assert last_words(told) == "interrupted before any steps were done: there is no model to save"
     assert os.listdir(tmp_path) == ["h.csv"]
 
 

@@ -25,9 +25,10 @@ interrupts.Signals.wait = announcing_wait
 
 
 class Process:
-    """A running Python program. It is killed when it takes longer than `timeout` seconds."""
+    """A running Python program. It is killed when it takes longer than `timeout` seconds: a busy machine
+    starts and compiles it in minutes, and one that hangs has ended then as well."""
 
-    def __init__(self, code: str, *arguments: object, timeout: float = 120.0, **environment: str):
+    def __init__(self, code: str, *arguments: object, timeout: float = 400.0, **environment: str):
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LISTEN + textwrap.dedent(code), *map(str, arguments)],
             stdout=subprocess.PIPE,
