@@ -74,8 +74,7 @@ def _check_shapes(own: Mapping[str, np.ndarray]) -> None:
         rows = len(np.atleast_1d(own[f"{number}/residuals"]))
         shapes = ((rows, columns), (rows,), (rows,), (rows,), (LEVELS,), (columns,), (2,), (), (), (), ())
         wanted |= {
-            f"{number}/{name}": shape
-            for name, shape in zip((*_ROWS, "scales", *_GP), shapes, strict=True)
+            f"{number}/{name}": shape for name, shape in zip((*_ROWS, "scales", *_GP), shapes, strict=True)
         }
     for name, shape in wanted.items():
         if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):

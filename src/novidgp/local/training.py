@@ -5,8 +5,8 @@
 where mean and variance are those of the function at row i given the residuals of its nearest other rows, and
 `e_i` is the error that the deep GP would have made had it not seen row i. The parameters are few and
 the loss has no noise, so fewer than a hundred evaluations end as low as three hundred steps of Adam. The
-neighbours are found anew after every few evaluations. Between two searches a lengthscale stays within a factor
-of e: further away the neighbours would be others, and a loss over the wrong ones leads astray.
+neighbours are found anew after every few evaluations. Between two searches a lengthscale stays within a
+factor of e: further away the neighbours would be others, and a loss over the wrong ones leads astray.
 """
 
 import functools
