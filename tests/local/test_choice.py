@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from novidgp.local.choice import LocalSettings, Paths, _effective, fit_local_layer
+from novidgp.local.rows import Rows
+from novidgp.local.training import train
 
 PATHS = 20
 QUICK = LocalSettings(steps=60, neighbours=16)
@@ -64,6 +66,20 @@ def test_a_layer_that_is_asked_for_is_kept(wave):
     mean, variance = layer.correct(*no_idea(600, 0.1), columns)
     assert np.abs(mean).max() < 0.1
     np.testing.assert_allclose(np.sqrt(np.median(variance)), 0.1, rtol=0.2)
+
+
+def test_lengthscales_stay_near_those_that_chose_the_neighbours(wave):
+    """The wave's lengthscale in its second column has no end. Eight evaluations are one search for
+    neighbours, and lead no further than a factor of e; sixteen lead further."""
+    columns, truth, noise = wave
+    rows = Rows(
+        *(part.astype(np.float32) for part in (columns, (truth + noise)[:, 0], np.ones(600), np.ones(600)))
+    )
+    moved = []
+    for steps in (8, 16):
+        gp = train(rows, rows.residuals, np.arange(600), steps=steps)
+        moved.append(np.abs(np.asarray(gp.log_lengthscale) - 0.5 * np.log(2.0)).max())
+    assert moved[0] <= 1.0 + 1e-6 < moved[1]
 
 
 def test_few_rows_have_no_layer(wave):

@@ -6,9 +6,9 @@ The path becomes
 
     N(m + g + rho (m_k - m), tau_k (T - rho^2 S) c_k / C).
 
-So each path keeps its own mean and its share of the variance, and the variances add up to T. The factor
-`rho` is one unless the paths alone spread further than half of T. The factors `tau_k` spread the paths over
-the scales of a t distribution. So few scales have no tails, and a neighbour may be a twin with another
+So each path keeps its own mean and its share of the variance T. The factor `rho` is one unless the paths
+alone spread further than half of T. The factors `tau_k` are those that the errors of rows left out have
+beside what T states (`local.scales`). So few scales have no tails, and a neighbour may be a twin with another
 target: the widest path in a hundred keeps at least the deep GP's own variance `c_k`, over and above T. All
 predictions come from this mixture and agree with one another.
 """
