@@ -145,6 +145,24 @@ def test_the_standard_error_of_the_gain_knows_that_few_rows_carry_the_weight():
     assert _effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
 
 
+def groups(order):
+    """Forty groups of rows, each with a level of its own, one after the other or mixed."""
+    rng = np.random.default_rng(5)
+    place, level = rng.uniform(-2.0, 2.0, 40), rng.choice([-1.0, 1.0], 40)
+    group = np.repeat(np.arange(40), 50)
+    group = rng.permutation(group) if order == "mixed" else group
+    columns = place[group, None] + 1e-3 * rng.normal(size=(2000, 1))
+    return columns, level[group, None] + 0.1 * rng.normal(size=(2000, 1))
+
+
+@pytest.mark.parametrize(("order", "kept"), [("mixed", True), ("one after the other", False)])
+def test_rows_in_the_order_of_groups_are_judged_by_groups_to_come(order, kept):
+    columns, y = groups(order)
+    layer, notes = fit(np.zeros((2000, 1)), 1.0, y, columns)
+    assert (layer is not None) == kept
+    assert ("the order of the rows means something, and with the last tenth" in notes[0]) != kept
+
+
 def odd_rows(kind):
     rng = np.random.default_rng(3)
     columns = rng.normal(size=(400, 3))

@@ -1,4 +1,4 @@
-"""GPyTorch's sparse variational GP (Hensman et al. 2013) for many rows, as its users write it. Needs GPyTorch.
+"""GPyTorch's sparse variational GP (Hensman et al. 2013), as its users write it. Needs GPyTorch.
 
 500 inducing points, 3,000 steps of Adam on 1,024 rows each: four epochs of 700,000 rows. Our choices:
 inducing points from k-means, one lengthscale per input, a decaying rate.

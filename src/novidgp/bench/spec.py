@@ -46,8 +46,8 @@ class Fit(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012  (never changed: a NamedTuple cannot make one per fit)
     """Parameters of the estimator and options of the inference method, told apart by their names."""
     data: dict[str, Any] = {}  # noqa: RUF012
-    """`rows`: use only this many rows, from the start of the file or, under `drawn`, of the draw; `train_rows`:
-    use only this many training rows, drawn by `seed`; `test_fraction`."""
+    """`rows`: use only this many rows, from the start of the file or, under `drawn`, of the draw;
+    `train_rows`: use only this many training rows, drawn by `seed`; `test_fraction`."""
     curve: bool = False
     """Whether test and training scores are recorded during training."""
     chunk: int | None = None

@@ -150,8 +150,8 @@ SUITES = {
         Suite(
             "large",
             "Large-scale regression",
-            "RMSE in raw units: years, and minutes of delay. Year has its official split. Airline is split in "
-            "three ways: 700,000 and 100,000 rows as its file draws them, the first 700,000 and the next "
+            "RMSE in raw units: years, and minutes of delay. Year has its official split. Airline is split "
+            "in three ways: 700,000 and 100,000 rows as its file draws them, the first 700,000 and the next "
             "100,000 (the file is in the order of months, and within a month of airlines), and all 2,055,733 "
             "rows, a twentieth of which tests. The paper's flights are others: its numbers do not compare.",
             datasets=("year", "airline"),

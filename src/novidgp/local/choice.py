@@ -9,6 +9,10 @@ judged on them beside the deep GP alone.
 
 A row of weight w is w equal rows: its noise as a neighbour is divided by w, its leverage multiplied, and its
 error counts w times. It is left out as a whole, not one of the w: the others would tell its target.
+
+Rows in the order of time, or of groups, have near relatives among the rows around them, and rows to come will
+not. So the last tenth of the rows is also predicted from the others. If the layer does significantly worse
+there than with single rows left out, the order means something, and the last tenth is what counts.
 """
 
 from collections.abc import Callable
@@ -35,6 +39,11 @@ _MARGIN = 0.01
 """Gain in nats per row below which the simpler model is kept."""
 _WEIGHTS = 1e-12, 1e12
 """Rows of less and of more weight are neighbours as if they had this: single precision has no further."""
+_END = 0.1
+_LEAST_END = 100
+_ORDERED = 3.0
+"""Share of the rows at the end, and the least number of them, that judge the layer once more; and the
+standard errors by which they must differ from single rows, for the order of the rows to mean something."""
 
 
 class LocalSettings(NamedTuple):
@@ -116,21 +125,34 @@ def fit_local_layer(
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)
         weights = counted[judged]
-        share = weights / np.sum(weights)
         scales, gains = _calibration(conditioned, judged, errors[judged], *seen, weights, settings.neighbours)
         penalty = conditioned.gp.num_parameters / _effective(counted[trained])  # as in Akaike's criterion
-        mean_gain = float(share @ gains)
-        gain = mean_gain - penalty
-        error = float(np.sqrt(share @ (gains - mean_gain) ** 2 / _effective(share)))
+        gain, error = _mean_and_error(gains - penalty, weights)
+        told = f"with each of {len(judged):,} rows left out in turn"
+        end = _end_of(rows)
+        if len(end):
+            seen = _of_target(paths(observed[end]), number)
+            gains = _end_gains(conditioned, end, scales, errors[end], *seen, settings.neighbours)
+            last, last_error = _mean_and_error(gains - penalty, counted[end])
+            if last < gain - _ORDERED * np.hypot(error, last_error):
+                gain, error = last, last_error
+                told = "the order of the rows means something, and with the last tenth of them left out"
         kept = settings.required or gain > max(_MARGIN, 2.0 * error)
         # Not judged with doubts: those about a judged row's neighbours come from its own target.
         targets.append(LocalTarget(conditioned.with_doubts(), scales) if kept else None)
         notes.append(
-            f"Local layer{name} {'kept' if kept else 'left out'}: with each of {len(judged):,} rows left out "
-            f"in turn, it adds {gain:.3f} to the log density of a row (standard error {error:.3f})."
+            f"Local layer{name} {'kept' if kept else 'left out'}: {told}, it adds {gain:.3f} to the log "
+            f"density of a row (standard error {error:.3f})."
         )
     layer = LocalLayer(features, settings.neighbours, tuple(targets)) if any(targets) else None
     return Outcome(layer, tuple(notes))
+
+
+def _mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """The mean of values `(n,)` by their weights, and its standard error."""
+    share = weight / np.sum(weight)
+    mean = float(share @ values)
+    return mean, float(np.sqrt(share @ (values - mean) ** 2 / _effective(share)))
 
 
 def _effective(weight: np.ndarray) -> float:
@@ -164,6 +186,33 @@ def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Means and variances `(k, n)` of one target, noise included."""
     mean, variance, noise = (part[..., number] for part in paths[:3])
     return mean, variance + noise[:, None]
+
+
+def _end_of(rows: Rows) -> np.ndarray:
+    """Numbers of rows among the last ones, none where there are too few: evenly spaced, in order."""
+    count = int(_END * len(rows))
+    if count < _LEAST_END:
+        return np.array([], int)
+    return np.linspace(len(rows) - count, len(rows) - 1, min(count, _JUDGED_ROWS)).astype(int)
+
+
+def _end_gains(
+    conditioned: ConditionedGP,
+    end: np.ndarray,
+    scales: np.ndarray,
+    errors: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    neighbours: int,
+) -> np.ndarray:
+    """The layer's gain in log density over the deep GP at rows at the end, given those before the first."""
+    inputs = conditioned.rows.inputs[end]
+    before = ConditionedGP(conditioned.gp, conditioned.rows.first(end[0]))
+    found = before.nearest(inputs, neighbours)
+    shift, total = before.moments(inputs, variance.mean(axis=0) + mean.var(axis=0), found)
+    truth = mean.mean(axis=0) + errors
+    density = _log_density(truth, *corrected_paths(mean, variance, shift, total, scales))
+    return density - _log_density(truth, mean, variance)
 
 
 def _calibration(

@@ -37,6 +37,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def first(self, count: int) -> "Rows":
+        """The first rows alone."""
+        return Rows(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
+
     def neighbourhoods(self, inputs: np.ndarray, found: np.ndarray) -> Neighbourhoods:
         """The rows `found` `(m, k)` as neighbours of rows with these `inputs` `(m, d)`, on the host."""
         columns = self.residuals, self.deep_variance, self.noise_factor
