@@ -207,7 +207,7 @@ def _end_gains(
 ) -> np.ndarray:
     """The layer's gain in log density over the deep GP at rows at the end, given those before the first."""
     inputs = conditioned.rows.inputs[end]
-    before = ConditionedGP(conditioned.gp, conditioned.rows.first(end[0]))
+    before = ConditionedGP(conditioned.gp, conditioned.rows.first(int(end[0])))
     found = before.nearest(inputs, neighbours)
     shift, total = before.moments(inputs, variance.mean(axis=0) + mean.var(axis=0), found)
     truth = mean.mean(axis=0) + errors
