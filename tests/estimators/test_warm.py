@@ -90,7 +90,7 @@ def test_rows_that_allow_another_model_start_anew_and_say_so(rows):
     constant[:, 1] = 3.0
     model = DGPRegressor(**SMALL, max_steps=2).fit(constant, y)
     model.fit(X, y)
-    assert "Started anew: column 1 was constant in the last fit and is not now." in model.fit_notes_
+    assert "Started anew: column 1 was constant in the last fit and is not any more." in model.fit_notes_
 
 
 def test_classes_stay(rows):
