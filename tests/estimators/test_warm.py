@@ -85,12 +85,12 @@ def test_rows_that_allow_another_model_start_anew_and_say_so(rows):
     assert model.config_.num_inducing == 6
     model.fit(X[:40], y[:40])
     assert model.config_.num_inducing == 20
-    assert "Started anew: these rows allow 20 inducing points, the last fit had 6." in model.fit_notes_
+    assert "Started anew: these rows allow 20 inducing points, and the last fit had 6." in model.fit_notes_
     constant = X.copy()
     constant[:, 1] = 3.0
     model = DGPRegressor(**SMALL, max_steps=2).fit(constant, y)
     model.fit(X, y)
-    assert "Started anew: column 1 was constant in the last fit and is not now." in model.fit_notes_
+    assert "Started anew: column 1 was constant in the last fit and is not any more." in model.fit_notes_
 
 
 def test_classes_stay(rows):
