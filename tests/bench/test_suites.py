@@ -3,6 +3,7 @@
 import pytest
 
 from novidgp.bench import suites
+from novidgp.bench.methods import make_estimator
 from novidgp.bench.paper import _rows, printed
 from novidgp.bench.spec import Fit
 from novidgp.bench.suites import SUITES, narrowed
@@ -78,3 +79,15 @@ def test_splits_and_numbers_are_read_as_people_write_them():
             suites.parse_numbers(text)
     with pytest.raises(ValueError, match="at least 1"):
         suites.parse_splits("0")
+
+
+def test_the_systems_of_the_paper_are_models_and_methods_of_ours():
+    fits = {fit.method: fit for fit in SUITES["images-conv"].fits() if fit.dataset == "mnist"}
+    dcgp, bdcgp, cnf, dkl = (
+        make_estimator(fits[name], "classification") for name in ("dcgp", "bdcgp", "cnf", "dkl")
+    )
+    assert [model.inference for model in (dcgp, bdcgp, cnf, dkl)] == ["dsvi", "dsvi", "flow", "dsvi"]
+    assert (dkl.layers, dkl.features, dkl.num_layers, dkl.num_inducing) == (None, "cnn", 1, 100)
+    assert dcgp.layers == cnf.layers
+    assert dcgp.layers[-1]["location"] is False
+    assert (bdcgp.layers, bdcgp.num_inducing) == ("conv", [128, 384])
