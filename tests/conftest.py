@@ -75,7 +75,7 @@ def _short_local_layers():
 def _no_rehearsals():
     """A fit compiles in a second thread what comes after it. Here the other core has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        for room in ("base", "streaming"):
+        for room in ("arrays", "streaming"):
             patch.setattr(f"novidgp.estimators.{room}.rehearsal", lambda *_: ())
         yield
 

@@ -68,19 +68,6 @@ def test_narrowing_refuses_unknown_names():
         suites.find_suite("uic")
 
 
-def test_splits_and_numbers_are_read_as_people_write_them():
-    assert suites.parse_splits("3") == (0, 1, 2)
-    assert suites.parse_splits("2-4") == (2, 3, 4)
-    assert suites.parse_splits("0,2") == (0, 2)
-    assert suites.parse_numbers("2,4-5") == (2, 4, 5)
-    assert suites.parse_names("a, b") == ("a", "b")
-    for text in ("x", "1-", "2;3"):
-        with pytest.raises(ValueError, match="not a list of numbers"):
-            suites.parse_numbers(text)
-    with pytest.raises(ValueError, match="at least 1"):
-        suites.parse_splits("0")
-
-
 def test_the_systems_of_the_paper_are_models_and_methods_of_ours():
     fits = {fit.method: fit for fit in SUITES["images-conv"].fits() if fit.dataset == "mnist"}
     dcgp, bdcgp, cnf, dkl = (

@@ -18,9 +18,9 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 @pytest.fixture
 def rehearsed(monkeypatch):
     """Fits rehearse, as they do outside of the tests, and nothing counts as rehearsed before."""
-    from novidgp.estimators import base
+    from novidgp.estimators import arrays
 
-    monkeypatch.setattr(base, "rehearsal", module.rehearsal)
+    monkeypatch.setattr(arrays, "rehearsal", module.rehearsal)
     monkeypatch.setattr(module, "_REHEARSED", set())
 
 
@@ -63,7 +63,7 @@ def test_a_rehearsal_changes_nothing_and_is_not_repeated(rehearsed, monkeypatch)
     assert len(module._REHEARSED) == 2, "a prediction and a local layer"
     regressor(random_state=1).fit(X, y)
     assert len(module._REHEARSED) == 2
-    monkeypatch.setattr("novidgp.estimators.base.rehearsal", lambda *_: ())
+    monkeypatch.setattr("novidgp.estimators.arrays.rehearsal", lambda *_: ())
     without = regressor().fit(X, y)
     assert np.array_equal(with_it.predict(X), without.predict(X))
     assert with_it.fit_notes_ == without.fit_notes_

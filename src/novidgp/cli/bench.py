@@ -7,6 +7,7 @@ import typer
 
 from novidgp.cli.console import err, out, report_errors, warn
 from novidgp.cli.interrupts import leave
+from novidgp.cli.lists import parse_names, parse_numbers, parse_splits
 from novidgp.cli.options import parse_options
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ def run_suite(
 
     chosen = suites.narrowed(
         suites.find_suite(suite),
-        methods=suites.parse_names(methods) if methods else None,
-        datasets=suites.parse_names(datasets) if datasets else None,
-        layers=suites.parse_numbers(layers) if layers else None,
-        splits=suites.parse_splits(splits) if splits else None,
+        methods=parse_names(methods) if methods else None,
+        datasets=parse_names(datasets) if datasets else None,
+        layers=parse_numbers(layers) if layers else None,
+        splits=parse_splits(splits) if splits else None,
         steps=steps,
         inducing=inducing,
         options=parse_options(option or []),

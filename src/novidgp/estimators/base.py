@@ -31,35 +31,25 @@ from novidgp.estimators.checks import (
     check_kernel,
     check_latent,
     check_likelihood,
-    check_local,
     check_rows,
     explain_text,
-    seed_of,
 )
-from novidgp.estimators.fitting import budget_of, keep, limited, training_options
-from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
-from novidgp.estimators.warm import LastFit, goes_on, last_fit
+from novidgp.estimators.warm import goes_on
 from novidgp.inference import METHODS, Method, make_method
-from novidgp.inference.continued import Continued
 from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
 from novidgp.local.layer import LocalLayer
-from novidgp.model.build import ModelConfig, starting_models
-from novidgp.model.dgp import DGP, Batch
-from novidgp.numerics.compilation import precision, use_compilation_cache
-from novidgp.numerics.forks import refuse_fork
-from novidgp.numerics.random import Streams
-from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
+from novidgp.model.build import ModelConfig
+from novidgp.model.dgp import DGP
+from novidgp.numerics.compilation import use_compilation_cache
 from novidgp.numerics.sharding import check_devices
-from novidgp.numerics.trees import on_device
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive
 from novidgp.prediction.predictor import Predictor, make_predictor
-from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.interrupts import deferred_signals
-from novidgp.training.loop import ON_INTERRUPT, Callback, fit
+from novidgp.training.loop import ON_INTERRUPT, Callback
 
 _ROWS_AT_ONCE = 8_192
 """Rows whose moments are held in memory together while predicting."""
@@ -268,80 +258,6 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         auto = METHODS[self.inference].uses_local_variable and self.layers is None
         return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
-    def _train(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        method: Method,
-        config: ModelConfig,
-        *,
-        weight: np.ndarray | None,
-        scale_targets: bool,
-        callbacks: Iterable[Callback],
-        chunk: int,
-    ) -> None:
-        """Scale, build, train, and keep the result. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
-        refuse_fork()
-        kind: dict[str, Any] = {"likelihood": config.likelihood, "latent": config.latent_dim > 0}
-        local = None if config.layers is not None else check_local(self.local, **kind)
-        use_compilation_cache()
-        seed = seed_of(self.random_state)
-        streams = Streams(jax.random.key(seed))
-        held_out = None
-        if self.validation_fraction is not None:
-            kept, held = hold_out(len(X), float(self.validation_fraction), streams.numpy("held-out rows"))
-            held_out = _rows(held, X, y, weight)
-            X, y, weight = _rows(kept, X, y, weight)
-        image = config.image
-        last = last_fit(self, method, config, X)
-        if isinstance(last, LastFit):
-            config, inputs, targets = last.config, last.inputs, last.targets
-        else:
-            config = limited(self, config, len(X))
-            inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
-            targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
-        scaled = inputs.inputs_as(X, np.float64 if image is None else config.dtype), targets.targets(y)
-        rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
-        starts = int(self.starts)
-
-        def batch(*columns):
-            return Batch(*(on_device(part, config.dtype) for part in columns))
-
-        with precision(config.dtype):
-            validation = None
-            if held_out is not None:
-                held_X, held_y, held_weight = held_out
-                held_rows = inputs.inputs(held_X), targets.targets(held_y)
-                validation = batch(*held_rows, *([] if held_weight is None else [held_weight]))
-            if isinstance(last, LastFit):
-                start, model, trained = jax.device_put(last.start), self.model_, Continued(method)
-            else:
-                times = None if weight is None else weight[:, 0]
-                start = model = starting_models(
-                    config, scaled[0], key=streams.key("model"), starts=starts, row_weight=times
-                )
-                trained = method
-            budget = budget_of(self, method, model, len(X), warm=isinstance(last, LastFit))
-            result = fit(
-                start,
-                images.augmented(trained, self.augment, image),
-                batch(*rows),
-                key=streams.key("training"),
-                steps=budget.steps,
-                batch_size=None if len(X) <= budget.batch_size else budget.batch_size,
-                num_data=len(X),
-                validation=validation,
-                patience=None if validation is None else self.patience,
-                plateau=self.patience if validation is None else None,
-                meanwhile=rehearsal(self, config, model, X, inputs, targets, local),
-                **training_options(self, callbacks, chunk),
-            )
-        keep(self, result, method, config, budget, seed, len(X), inputs, targets)
-        if isinstance(last, str):
-            self.fit_notes_ += (last,)
-        if local is not None and result.status != "interrupted":
-            self._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
-
     def _fit_local(
         self,
         X: np.ndarray,
@@ -403,8 +319,3 @@ class DGPEstimator(BaseEstimator, abc.ABC):
                     part.append(function(predictive, rows))
                 signals.check()
         return [np.concatenate(part) for part in parts]
-
-
-def _rows(index: np.ndarray, *arrays: np.ndarray | None) -> tuple[Any, ...]:
-    """The same rows of several arrays, some of which may not be there."""
-    return tuple(None if array is None else array[index] for array in arrays)

@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
+from novidgp.estimators.arrays import fit_arrays
 from novidgp.estimators.base import DGPEstimator
 from novidgp.estimators.checks import check_labels, weighted_rows
 from novidgp.estimators.sources import ArrayRows, TableRows, row_source
@@ -61,7 +62,7 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         config = self._config(likelihood, num_targets=1, num_classes=count)
         targets = labels.astype(np.float64)[:, None]
         options = {"scale_targets": False, "callbacks": callbacks, "chunk": chunk}
-        self._train(X, targets, method, config, weight=weight, **options)
+        fit_arrays(self, X, targets, method, config, weight=weight, **options)
         return self
 
     def _class_likelihood(self) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from novidgp.checks import check_integer
+from novidgp.estimators.arrays import fit_arrays
 from novidgp.estimators.base import DGPEstimator
 from novidgp.estimators.checks import (
     check_quantiles,
@@ -192,7 +193,7 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         if not scale_targets:
             config = config._replace(count_rate=max(float(np.nanmean(y)), 1e-3))
         options = {"scale_targets": scale_targets, "callbacks": callbacks, "chunk": chunk}
-        self._train(X, y, method, config, weight=weight, **options)
+        fit_arrays(self, X, y, method, config, weight=weight, **options)
         return self
 
     def _fit_source(
