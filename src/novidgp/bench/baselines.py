@@ -130,8 +130,10 @@ def large_trees(fit: Fit, problem: Problem) -> Regression:
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    size: dict[str, Any] = {"max_iter": 1000, "max_leaf_nodes": 127} if fit.method == LARGE_TREES[1] else {}
-    trees = HistGradientBoostingRegressor(random_state=fit.seed, early_stopping=False, **size)
+    settings: dict[str, Any] = {"random_state": fit.seed, "early_stopping": False}
+    if fit.method == LARGE_TREES[1]:
+        settings |= {"max_iter": 1000, "max_leaf_nodes": 127}
+    trees = HistGradientBoostingRegressor(**settings)
     order = np.random.default_rng([fit.seed, 3]).permutation(len(problem.X))
     outside, inside = np.split(order, [max(1, len(order) // 10)])
     first = trees.fit(problem.X[inside], problem.y[inside])

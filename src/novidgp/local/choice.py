@@ -230,10 +230,11 @@ def _calibration(
     spread = mean.var(axis=0)
     deep_variance = variance.mean(axis=0) + spread
     shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
-    facts = errors - shift, total, kept_spread(spread, total) * spread / total, deep_variance
+    left, shared = errors - shift, kept_spread(spread, total) * spread / total
 
     def scales_of(rows: slice) -> np.ndarray:
-        return fitted_scales(*(fact[rows] for fact in facts), conditioned.df, weights[rows])
+        facts = left[rows], total[rows], shared[rows], deep_variance[rows]
+        return fitted_scales(*facts, conditioned.df, weights[rows])
 
     truth = mean.mean(axis=0) + errors
     gains = -_log_density(truth, mean, variance)

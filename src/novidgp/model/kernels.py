@@ -221,7 +221,9 @@ def stationary(
     """A stationary kernel from parameters in natural units."""
     numpy = numpy_for(lengthscale, variance)
     log_shape = numpy.full_like(variance, math.log(shape)) if profile == "rq" else None
-    return Stationary(*jax.device_put((numpy.log(variance), numpy.log(lengthscale), log_shape)), profile)
+    logs = numpy.log(variance), numpy.log(lengthscale), log_shape
+    log_variance, log_lengthscale, log_shape = jax.device_put(logs)
+    return Stationary(log_variance, log_lengthscale, log_shape, profile)
 
 
 KernelFactory = Callable[[Float[Array, "q d"], Float[Array, " q"]], Kernel]

@@ -73,7 +73,7 @@ def mlp(
     sizes = [inputs, *[width] * depth, outputs]
     shapes = list(itertools.pairwise(sizes))
     ends = np.cumsum([math.prod(shape) for shape in shapes])
-    draws = jnp.split(jax.random.uniform(key, ends[-1:], dtype, -1.0, 1.0), ends[:-1])
+    draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), dtype, -1.0, 1.0), ends[:-1])
     bounds = [math.sqrt(6.0 / sum(shape)) for shape in shapes]
     bounds[-1] *= output_scale
     weights = [b * draw.reshape(shape) for b, draw, shape in zip(bounds, draws, shapes, strict=True)]
