@@ -157,10 +157,10 @@ def _calibration(
     spread = mean.var(axis=0)
     deep_variance = variance.mean(axis=0) + spread
     shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
-    facts = errors - shift, total, kept_spread(spread, total) * spread / total, deep_variance
+    missed, share = errors - shift, kept_spread(spread, total) * spread / total
 
     def scales_of(rows: slice) -> np.ndarray:
-        return fitted_scales(*(fact[rows] for fact in facts), conditioned.df)
+        return fitted_scales(missed[rows], total[rows], share[rows], deep_variance[rows], conditioned.df)
 
     truth = mean.mean(axis=0) + errors
     gains = -_log_density(truth, mean, variance)
