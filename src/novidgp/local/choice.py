@@ -230,10 +230,10 @@ def _calibration(
     spread = mean.var(axis=0)
     deep_variance = variance.mean(axis=0) + spread
     shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
-    left, shared = errors - shift, kept_spread(spread, total) * spread / total
+    missed, share = errors - shift, kept_spread(spread, total) * spread / total
 
     def scales_of(rows: slice) -> np.ndarray:
-        facts = left[rows], total[rows], shared[rows], deep_variance[rows]
+        facts = missed[rows], total[rows], share[rows], deep_variance[rows]
         return fitted_scales(*facts, conditioned.df, weights[rows])
 
     truth = mean.mean(axis=0) + errors
