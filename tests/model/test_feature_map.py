@@ -80,7 +80,7 @@ def test_saved_features_predict_as_they_did(tmp_path):
         ({"widht": 3}, r"features key='widht' is unknown. Did you mean 'width'\?"),
         ({"width": 0}, r"features\['width'\]=0 is too small"),
         ({"activation": "tnh"}, r"features\['activation'\]='tnh' is unknown. Did you mean 'tanh'\?"),
-        (64, "features must be None, 'mlp', a dict"),
+        (64, "features must be None, 'mlp', 'cnn', a dict"),
         ({"trainable": "no"}, r"features\['trainable'\] must be True or False, got 'no'"),
     ],
 )
