@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from novidgp import DGPClassifier, DGPRegressor
-from novidgp.estimators import base as estimator_module
+from novidgp.estimators import arrays as estimator_module
 from novidgp.estimators.checks import check_rows, seed_of
 
 X = np.random.default_rng(0).normal(size=(20, 3))
@@ -91,7 +91,7 @@ def test_parameters(parameters, message):
         ({"whiten": "yes"}, "whiten must be True or False"),
         ({"inference_options": "fast"}, "inference_options must be a dict"),
         ({"diagnose": 1}, "diagnose must be True or False"),
-        ({"features": 3}, "features must be None, 'mlp', a dict"),
+        ({"features": 3}, "features must be None, 'mlp', 'cnn', a dict"),
         ({"inference_options": {"num_paths": {}}}, r"num_paths=\{\} must be a plain value"),
         ({"inference_options": {"num_paths": "many"}}, "num_paths must be an integer, got 'many'"),
         (_dsvi(learning_rate="fast"), "learning_rate must be a number, got 'fast'"),

@@ -8,7 +8,7 @@ import pytest
 
 import novidgp
 from novidgp import DGPClassifier, DGPRegressor, storage
-from novidgp.estimators import base as estimator_module
+from novidgp.estimators import arrays as estimator_module
 from novidgp.estimators.images import read_images
 from novidgp.numerics.scaling import channel_standardiser, standardiser
 from novidgp.storage import ModelFileError

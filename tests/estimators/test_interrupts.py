@@ -9,7 +9,7 @@ import pytest
 
 import novidgp
 from novidgp import storage
-from novidgp.estimators import base
+from novidgp.prediction import predictor
 
 FILE = Path(__file__).parent / "format1" / "sghmc.novidgp"
 
@@ -27,7 +27,7 @@ def _listening():
     [
         (storage, "save", lambda model, path: model.save(path)),
         (storage, "load", lambda model, path: novidgp.load_model(FILE)),
-        (base, "predict", lambda model, path: model.predict(np.zeros((2, model.n_features_in_)))),
+        (predictor, "over_blocks", lambda model, path: model.predict(np.zeros((2, model.n_features_in_)))),
     ],
     ids=["save", "load", "predict"],
 )

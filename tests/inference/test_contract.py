@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from novidgp import DGPRegressor
 from novidgp.cli import app
-from novidgp.estimators import base as estimator_module
+from novidgp.estimators import arrays as estimator_module
 from novidgp.inference import METHODS, make_method, prepare
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import Batch

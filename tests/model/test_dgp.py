@@ -17,7 +17,6 @@ from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.dgp import DGP, Batch
 from novidgp.model.layers import Moments
 from novidgp.model.likelihoods import GaussianNoise, StudentT
-from novidgp.posteriors.base import propagate_samples
 from novidgp.posteriors.gaussian import GaussianPosterior
 from support.dense import lower_factor, make_layer
 
@@ -203,10 +202,10 @@ def test_marginal_and_sampled_propagation_agree():
     x = problem()[1].x[:3]
 
     def both(key):
-        first, second = jax.random.split(key)
+        first, sample_key, path_key = jax.random.split(key, 3)
         return (
             posterior.propagate(dgp, x, paths, key=first),
-            propagate_samples(posterior, dgp, x, paths, key=second),
+            dgp.propagate(x, posterior.sample(paths, key=sample_key), key=path_key),
         )
 
     def estimates(moments: Moments):

@@ -168,7 +168,7 @@ def test_stein_identity_holds_for_the_target_and_only_for_it():
     def operator(x):
         return stein.langevin_stein(score, critic, x, stein.exact_trace)
 
-    x = mixture_draws(20_000, jax.random.key(0))
+    x = mixture_draws(50_000, jax.random.key(0))
     assert within(operator(x), 0.0)
     assert not within(operator(x + 0.3), 0.0, errors=10.0)
 

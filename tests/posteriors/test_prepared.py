@@ -15,6 +15,7 @@ from novidgp.model.build import ModelConfig, build_model
 from novidgp.model.feature_map import FEATURE_MAP
 from novidgp.numerics.compilation import COMPILER_OPTIONS
 from novidgp.numerics.nets import NetworkShape
+from novidgp.numerics.random import fast_key
 from novidgp.numerics.trees import stacked
 from novidgp.posteriors.draws import Empirical
 from novidgp.posteriors.fitted import Fitted
@@ -105,7 +106,7 @@ def test_prepared_paths_are_those_of_the_posterior(case):
     if len(model.layers) == 1:
         assert features is None
         return
-    draws = model.white(fitted.posterior.sample(256, key=jax.random.key(0)))
+    draws = model.white(fitted.posterior.sample(256, key=fast_key(jax.random.key(0))))
     centre = tuple(jnp.mean(v, axis=0, keepdims=True) for v in draws)
     expected = jit(lambda x: model.mean_features(x, centre))(jnp.asarray(X))
     np.testing.assert_allclose(features, expected, rtol=1e-7, atol=1e-9)

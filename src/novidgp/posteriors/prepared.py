@@ -64,7 +64,7 @@ def prepare(fitted: Fitted, num_paths: int, *, key: PRNGKeyArray) -> tuple[Likel
     """At least `num_paths` paths, an equal share of them through each member, on the device; and the
     likelihood of every path, on the host."""
     with precision(fitted.model.dtype.name), single_threaded_lapack():
-        drawn = jax.tree.map(np.asarray, _draw(fitted, num_paths, fast_key(key)))
+        drawn = jax.tree.map(np.asarray, _draw(fitted, num_paths, key))
         rotated = [_rotated(*parts) for parts in zip(drawn.roots, drawn.v, drawn.scales, strict=True)]
         projections, v = zip(*rotated, strict=True)
         prepared = Prepared(drawn.model, projections, v, drawn.noise, drawn.local_variable)
