@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 from novidgp.numerics import random
-from novidgp.numerics.random import Streams, fast_key, normal
+from novidgp.numerics.random import Streams, fast_key, folded, normal, seed_key
 
 N = 1_000_000
 STREAMS = 10
@@ -235,3 +235,14 @@ def test_streams_can_be_made_while_tracing():
     root = jax.random.key(3)
     traced = jax.jit(lambda: jax.random.key_data(Streams(root).key("model")))()
     np.testing.assert_array_equal(traced, jax.random.key_data(Streams(root).key("model")))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1])
+def test_keys_made_on_the_host_are_those_of_jax(seed):
+    expected = jax.random.key(np.uint32(seed))
+    assert np.array_equal(jax.random.key_data(seed_key(seed)), jax.random.key_data(expected))
+    for number in (0, 1, 7, 2**32 - 1):
+        there, here = jax.random.fold_in(expected, np.uint32(number)), folded(seed_key(seed), number)
+        assert np.array_equal(jax.random.key_data(here), jax.random.key_data(there))
+    for number, part in enumerate(jax.random.split(expected)):
+        assert np.array_equal(jax.random.key_data(folded(expected, number)), jax.random.key_data(part))

@@ -17,7 +17,7 @@ from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
-from novidgp.numerics.random import Streams
+from novidgp.numerics.random import Streams, seed_key
 from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
 from novidgp.numerics.trees import on_device
 from novidgp.training.batches import hold_out, pad_rows
@@ -43,7 +43,7 @@ def fit_arrays(
     local = None if config.layers is not None else check_local(estimator.local, **kind)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
-    streams = Streams(jax.random.key(seed))
+    streams = Streams(seed_key(seed))
     held_out = None
     if estimator.validation_fraction is not None:
         kept, held = hold_out(len(X), float(estimator.validation_fraction), streams.numpy("held-out rows"))

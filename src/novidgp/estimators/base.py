@@ -8,7 +8,6 @@ from os import PathLike
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -44,6 +43,7 @@ from novidgp.local.layer import LocalLayer
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import DGP
 from novidgp.numerics.compilation import use_compilation_cache
+from novidgp.numerics.random import seed_key
 from novidgp.numerics.sharding import check_devices
 from novidgp.posteriors.fitted import Fitted
 from novidgp.prediction.predictive import Predictive
@@ -295,7 +295,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         if kept is not None and all(map(operator.is_, kept[0][:4], source[:4])) and kept[0][4] == count:
             return kept[1]
         use_compilation_cache()
-        predictor = make_predictor(fitted, num_paths=count, key=jax.random.key(self.prediction_seed_))
+        predictor = make_predictor(fitted, num_paths=count, key=seed_key(self.prediction_seed_))
         _PREDICTORS[self] = source, predictor
         return predictor
 

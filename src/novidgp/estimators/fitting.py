@@ -14,7 +14,7 @@ from novidgp.estimators.warm import STEPS
 from novidgp.inference.base import Budget, Method
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import DGP
-from novidgp.numerics.random import Streams
+from novidgp.numerics.random import Streams, seed_key
 from novidgp.numerics.scaling import Standardiser
 from novidgp.training.loop import Callback, FitResult
 
@@ -82,7 +82,7 @@ def keep(
     estimator.method_ = method
     estimator.num_data_ = num_data
     estimator.seed_ = seed
-    estimator.prediction_seed_ = Streams(jax.random.key(seed)).integer("predictions")
+    estimator.prediction_seed_ = Streams(seed_key(seed)).integer("predictions")
     estimator.extra_ = None
     estimator.model_, estimator.posterior_, estimator.ensemble_ = jax.tree.map(np.asarray, result.fitted)
     estimator.history_ = result.history

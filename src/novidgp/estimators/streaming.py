@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from novidgp.estimators.checks import check_local, seed_of
@@ -17,7 +16,7 @@ from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
-from novidgp.numerics.random import Streams
+from novidgp.numerics.random import Streams, seed_key
 from novidgp.numerics.trees import on_device
 from novidgp.training.batches import pad_rows
 from novidgp.training.loop import Callback, fit
@@ -103,7 +102,7 @@ def fit_rows(
     local = check_local(estimator.local, config.likelihood, latent=config.latent_dim > 0)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
-    streams = Streams(jax.random.key(seed))
+    streams = Streams(seed_key(seed))
     config = limited(estimator, config, len(file))
     sample = file.read(sample_of(len(file), _SAMPLE_ROWS, streams.numpy("rows to start from")))
     with precision(config.dtype):

@@ -30,9 +30,10 @@ from novidgp.numerics.scaling import standardiser
 LEAST_ROWS = 200
 """With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
 _LEAST_REQUIRED = 10
-_TRAINED_ROWS = 8_192
+_TRAINED_ROWS, _TRAINED_SHARE = (4_096, 8_192), 0.2
 _JUDGED_ROWS = 2_048
-"""Most rows that are left out in turn, to train the layer and to judge it. All rows are neighbours."""
+"""Most rows that are left out in turn, to train the layer (a share of all, within limits) and to judge it.
+All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
 _OUTLIER = 5.0
 _MARGIN = 0.01
@@ -120,7 +121,8 @@ def fit_local_layer(
         counted = times[observed]
         factor = (1.0 / counted).astype(dtype)
         rows = Rows(inputs[observed], _without_outliers(residuals), variance, factor)
-        trained = rng.permutation(len(rows))[:_TRAINED_ROWS]
+        most = int(np.clip(_TRAINED_SHARE * len(rows), *_TRAINED_ROWS))
+        trained = rng.permutation(len(rows))[:most]
         judged = trained[:_JUDGED_ROWS]
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)

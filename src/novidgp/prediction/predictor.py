@@ -16,6 +16,7 @@ from novidgp.local.layer import LocalLayer
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.blocks import over_blocks
 from novidgp.numerics.forks import refuse_fork
+from novidgp.numerics.random import folded
 from novidgp.numerics.scaling import Standardiser, identity
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.prepared import Prepared, prepare, propagate
@@ -83,7 +84,7 @@ class Predictor:
 def make_predictor(fitted: Fitted, *, num_paths: int, key: PRNGKeyArray) -> Predictor:
     """The predictor of `num_paths` posterior paths, as drawn by `key`."""
     refuse_fork()
-    path_key, draw_key = jax.random.split(key)
+    path_key, draw_key = folded(key, 0), folded(key, 1)
     likelihood, prepared = prepare(fitted, num_paths, key=path_key)
     size, own_paths = block_size(fitted, num_paths), fitted.model.local_variable is not None
     return Predictor(prepared, likelihood, draw_key, fitted.model.dtype.name, size, own_paths)
