@@ -47,7 +47,7 @@ class Streams:
 
 def seed_key(seed: int) -> PRNGKeyArray:
     """`jax.random.key(seed)` of a seed below 2^32, without a program to compile."""
-    return jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl=_THREEFRY)
+    return _threefry_key(np.array([0, seed], np.uint32))
 
 
 def folded(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
@@ -56,7 +56,11 @@ def folded(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     if str(jax.random.key_impl(key)) != _THREEFRY:
         return jax.random.fold_in(key, number)
     words = np.asarray(jax.random.key_data(key))
-    return jax.random.wrap_key_data(_threefry(words, np.array([0, number], np.uint32)), impl=_THREEFRY)
+    return _threefry_key(_threefry(words, np.array([0, number], np.uint32)))
+
+
+def _threefry_key(words: np.ndarray) -> PRNGKeyArray:
+    return jax.random.wrap_key_data(jax.device_put(words), impl=_THREEFRY)
 
 
 def _threefry(key: np.ndarray, words: np.ndarray) -> np.ndarray:
