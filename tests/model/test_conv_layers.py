@@ -286,3 +286,20 @@ def test_patches_of_one_path_share_a_draw_of_v():
     # Four standard errors of a variance from 2000 draws, averaged over three maps, are below 8 %.
     np.testing.assert_allclose(common, explained + noise / 12, rtol=0.08)
     np.testing.assert_allclose(np.var(np.asarray(h), axis=0).mean(), 0.5, rtol=0.08)
+
+
+def test_patches_at_a_grid_of_places_are_pairs_of_patch_and_place():
+    """The layer with the pairs written out, place by place, is the oracle."""
+    patch, place = (stationary("rbf", jnp.full((1, width), 1.5), jnp.ones(1)) for width in (CUT.width, 2))
+    points, places = numbers(1, M, CUT.width), np.array([[0.0, 0.0], [1.5, 0.5], [2.0, 1.0]])
+    pairs = np.concatenate([np.tile(points, (3, 1)), np.repeat(places, M, axis=0)], axis=1)
+    weight, mean = jnp.asarray(np.abs(numbers(2, CUT.count))), Zero(P)
+    shared = PatchSumLayer(
+        Located(patch, place), jnp.asarray(points)[None], mean, P, weight, CUT, jnp.asarray(places)
+    )
+    listed = PatchSumLayer(Located(patch, place), jnp.asarray(pairs)[None], mean, P, weight, CUT)
+    assert shared.num_inducing == listed.num_inducing == 3 * M
+    np.testing.assert_allclose(shared.correlation(), listed.correlation(), atol=ATOL)
+    h, v = jnp.asarray(images(3, K)), jnp.asarray(numbers(4, K, 3 * M, P))
+    for part, other in zip(shared.conditional(h, v), listed.conditional(h, v), strict=True):
+        np.testing.assert_allclose(part, other, atol=1e-8)

@@ -90,6 +90,12 @@ def fit_command(
             show_default="where it pays",
         ),
     ] = None,
+    wide: Annotated[
+        str,
+        typer.Option(
+            metavar="N", help="Inducing points of a wide last layer for classes; auto: for images. 0: none."
+        ),
+    ] = "auto",
     augment: Annotated[
         str | None, typer.Option(help="Of images: shift, flip or shift+flip.", show_default="none")
     ] = None,
@@ -195,6 +201,7 @@ def fit_command(
         "kernel": kernel,
         "likelihood": likelihood,
         "local": "auto" if local is None else local,
+        "wide": parse_value(wide) or None,
         "max_steps": steps,
         "starts": starts,
         "diagnose": diagnose,

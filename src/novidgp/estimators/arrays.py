@@ -11,6 +11,7 @@ from novidgp.estimators.checks import check_local, seed_of
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
 from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.warm import LastFit, last_fit
+from novidgp.estimators.widening import check_wide, widen
 from novidgp.inference import Method
 from novidgp.inference.continued import Continued
 from novidgp.model.build import ModelConfig, starting_models
@@ -36,11 +37,12 @@ def fit_arrays(
     callbacks: Iterable[Callback],
     chunk: int,
 ) -> None:
-    """Train an estimator on arrays: scale, build, train, keep the result, and give it its local layer. `y` is
-    `(n, t)` and `weight` `(n, 1)`, above zero."""
+    """Train an estimator on arrays: scale, build, train, keep the result, and give it its wide and local
+    layers. `y` is `(n, t)` and `weight` `(n, 1)`, above zero."""
     refuse_fork()
     kind: dict[str, Any] = {"likelihood": config.likelihood, "latent": config.latent_dim > 0}
     local = None if config.layers is not None else check_local(estimator.local, **kind)
+    wide = check_wide(estimator.wide, config, int(estimator.starts), len(X))
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
     streams = Streams(seed_key(seed))
@@ -96,6 +98,8 @@ def fit_arrays(
     keep(estimator, result, method, config, budget, seed, len(X), inputs, targets)
     if isinstance(last, str):
         estimator.fit_notes_ += (last,)
+    if wide and result.status != "interrupted":
+        widen(estimator, scaled[0], scaled[1], weight, wide, streams)
     if local is not None and result.status != "interrupted":
         estimator._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
 

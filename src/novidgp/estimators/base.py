@@ -46,6 +46,7 @@ from novidgp.numerics.compilation import use_compilation_cache
 from novidgp.numerics.random import seed_key
 from novidgp.numerics.sharding import check_devices
 from novidgp.posteriors.fitted import Fitted
+from novidgp.posteriors.wide import WideLayer
 from novidgp.prediction.predictive import Predictive
 from novidgp.prediction.predictor import Predictor, make_predictor
 from novidgp.training.interrupts import deferred_signals
@@ -64,6 +65,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     posterior_: Any
     ensemble_: Fitted | None
     local_: LocalLayer | None
+    wide_: WideLayer | None
     config_: ModelConfig
     method_: Method
     input_scaling_: Any
@@ -93,6 +95,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         latent_dim: int | str = "auto",
         features=None,
         local: bool | str | dict[str, Any] = "auto",
+        wide: int | str | None = "auto",
         augment=None,
         max_steps=None,
         starts=1,
@@ -125,6 +128,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.latent_dim = latent_dim
         self.features = features
         self.local = local
+        self.wide = wide
         self.augment = augment
         self.max_steps = max_steps
         self.starts = starts
@@ -290,12 +294,13 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     def _predictor(self) -> Predictor:
         """The predictor of this model, made once for all its predictions."""
         fitted, count = self._fitted(), int(self.num_predict_samples)
-        source = *fitted, self.prediction_seed_, count
+        source = *fitted, self.wide_, self.prediction_seed_, count
         kept = _PREDICTORS.get(self)
-        if kept is not None and all(map(operator.is_, kept[0][:4], source[:4])) and kept[0][4] == count:
+        if kept is not None and all(map(operator.is_, kept[0][:5], source[:5])) and kept[0][5] == count:
             return kept[1]
         use_compilation_cache()
-        predictor = make_predictor(fitted, num_paths=count, key=seed_key(self.prediction_seed_))
+        key = seed_key(self.prediction_seed_)
+        predictor = make_predictor(fitted, num_paths=count, key=key, wide=self.wide_)
         _PREDICTORS[self] = source, predictor
         return predictor
 

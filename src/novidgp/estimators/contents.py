@@ -19,7 +19,7 @@ from novidgp.training.run import Status
 _TASKS = {"DGPRegressor": "regression", "DGPClassifier": "classification"}
 _LAYER = re.compile(r"fitted\.model\.layers\[\d+\]\.inducing")
 _ENSEMBLE = "fitted.ensemble."
-_COMPUTED_WITH = ("fitted.", "local/")
+_COMPUTED_WITH = ("fitted.", "local/", "wide/")
 _LOGARITHM = re.compile(r"[./]log_\w+(\[\d+\])?$")
 _SEEDS = ("seed", "prediction_seed")
 

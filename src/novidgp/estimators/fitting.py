@@ -90,6 +90,7 @@ def keep(
     estimator.fit_status_ = result.status
     estimator.fit_notes_ = tuple(result.notes)
     estimator.local_ = None
+    estimator.wide_ = None
     if estimator.max_steps is None and result.status == "finished":
         rows = "all rows" if num_data <= budget.batch_size else f"{budget.batch_size:,} rows"
         note = f"{budget.steps:,} steps of {rows}: what {method.name} needs for {num_data:,} rows."

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 
 from novidgp.checks import check_choice
 from novidgp.inference import METHODS, Method
-from novidgp.inference.augmented import AUGMENTATIONS, Augmented, augmentation
+from novidgp.inference.augmented import AUGMENTATIONS, Augmentation, Augmented, augmentation
 from novidgp.inference.base import Budget
 from novidgp.model.image_layers import Layers, check_layers, layers_for
 from novidgp.model.patches import ImageShape
@@ -66,9 +66,15 @@ def image_layers(estimator: Any) -> Layers | None:
     return None if layers is None else layers_for(layers, estimator.image_shape_, int(estimator.num_layers))
 
 
+def augmentation_of(name: str | None, shape: ImageShape | None) -> Augmentation | None:
+    """What a name does to images of a shape; None where there are none, or no name."""
+    return None if name is None or shape is None else augmentation(name, shape)
+
+
 def augmented(method: Method, name: str | None, shape: ImageShape | None) -> Method:
     """The method, with steps that see augmented batches where a name says how."""
-    return method if name is None or shape is None else Augmented(method, augmentation(name, shape))
+    changed = augmentation_of(name, shape)
+    return method if changed is None else Augmented(method, changed)
 
 
 def image_inputs(estimator: Any, X: Any, y: Any, *, reset: bool) -> Any:

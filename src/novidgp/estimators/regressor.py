@@ -83,6 +83,11 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
         `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
         dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its training rows.
+    wide : int, "auto" or None, default="auto"
+        A wide last layer, for classes: after training, hidden layers held still, the last layer is solved
+        once more with so many inducing points. It needs 200 rows, `starts=1` and one kernel for all classes.
+        `auto` is 2,000 for 2,000 images and more, where that improves on the last layer as trained, and
+        `fit_notes_` tells; none otherwise.
     augment : {None, "shift", "flip", "shift+flip"}, default=None
         What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None
@@ -137,6 +142,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         the course of training and other starts.
     features_ : object or None
         The transformer that the model's inputs go through, fitted.
+    wide_ : WideLayer or None
+        The wide last layer.
     local_ : LocalLayer or None
         The local last layer, with the training rows in it.
     history_ : dict of arrays

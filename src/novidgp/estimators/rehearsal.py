@@ -45,7 +45,7 @@ def rehearsal(
         return ()
     double = copy.copy(estimator)
     double.config_, double.input_scaling_, double.target_scaling_ = config, inputs, targets
-    double.prediction_seed_, double.local_ = 0, None
+    double.prediction_seed_, double.local_, double.wide_ = 0, None, None
 
     def prediction(start: Callable[[], Fitted]) -> None:
         with precision(config.dtype):

@@ -24,6 +24,7 @@ from novidgp.numerics.compilation import precision
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
+from novidgp.wide.files import wide_from_arrays, wide_to_arrays
 
 
 def save_estimator(
@@ -69,6 +70,7 @@ def save_estimator(
     arrays |= storage.tree_to_arrays(estimator.target_scaling_, "targets")
     arrays |= transformer_arrays
     arrays |= {f"history/{name}": np.asarray(values) for name, values in estimator.history_.items()}
+    arrays |= wide_to_arrays(estimator.wide_)
     if not without_rows:
         arrays |= layer_to_arrays(estimator.local_)
     storage.save(path, arrays, metadata)
@@ -108,6 +110,7 @@ def restore_estimator(
         fitted = storage.arrays_to_tree(template, arrays, "fitted")
     estimator.model_, estimator.posterior_, estimator.ensemble_ = jax.tree.map(np.asarray, fitted)
     estimator.local_ = layer_from_arrays(arrays)
+    estimator.wide_ = wide_from_arrays(arrays, estimator.model_.layers[-1])
     estimator.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
     estimator.target_scaling_ = Standardiser(arrays["targets.shift"], arrays["targets.scale"])
     estimator.history_ = {

@@ -58,6 +58,8 @@ def refuse_options(estimator: Any, sample_weight: Any) -> None:
         raise ValueError(
             f"features={estimator.features!r} needs rows in memory. Write its output to a file and fit that."
         )
+    if not isinstance(estimator.wide, str | None):
+        raise ValueError(f"wide={estimator.wide!r} needs rows in memory; pass an array, or wide=None.")
     if sample_weight is not None:
         raise ValueError(
             "sample_weight needs rows in memory: read the table first, or repeat rows in the file."

@@ -33,6 +33,8 @@ def summary_text(estimator: Any) -> str:
     lines.append(f"inference: {estimator.method_.name}, inducing outputs {whitened}")
     augment = "" if estimator.augment is None else f", augmented by {estimator.augment}"
     lines.append(f"training: {estimator.num_data_:,} rows{augment}")
+    if estimator.wide_ is not None:
+        lines.append(f"wide last layer: {len(estimator.wide_.weights):,} inducing points")
     lines.append(_local_line(estimator.local_))
     return "\n".join(lines)
 

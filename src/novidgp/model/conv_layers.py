@@ -15,7 +15,7 @@ inducing patches leave unexplained is independent noise at every patch.
 """
 
 import math
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -73,6 +73,10 @@ class ConvGPLayer(Layer):
     def width(self) -> int:
         return math.prod(self.image)
 
+    def cross(self, h):
+        """At all patches, one after another."""
+        return self.kernel.correlation(self._rows(h)[None], self.inducing)
+
     def basis(self, h, projection=None):
         """At all patches, one after another."""
         return basis_at(self, self._rows(h), projection)
@@ -110,28 +114,65 @@ class PatchSumLayer(Layer):
     outputs: int = eqx.field(static=True)
     weight: Float[Array, " P"]
     patches: Patches = eqx.field(static=True)
+    places: Float[Array, "g 2"] | None = None
+    """Every inducing patch is at each of these places, where they are given, and has no columns for its own:
+    distances of patches are then computed once for all places. The order is place by place."""
+
+    @property
+    def num_inducing(self) -> int:
+        return self.inducing.shape[1] * (1 if self.places is None else len(self.places))
 
     @property
     def row_size(self) -> int:
-        return self.patches.count * max(self.num_inducing, self.patches.width, self.patches.count)
+        return self.patches.count * max(self.inducing.shape[1], self.patches.width, self.patches.count)
+
+    def correlation(self):
+        if self.places is None:
+            return super().correlation()
+        patch, place = self._parts()
+        assert place is not None
+        patches = patch.correlation(self.inducing, self.inducing)[0]
+        return jnp.kron(place.correlation(self.places[None], self.places[None])[0], patches)[None]
+
+    def cross(self, h):
+        """Means over the patches of every image."""
+        x = self.patches(h.reshape(-1, h.shape[-1]))
+        patch, place = self._parts()
+        points, across = self.inducing, (self.weight / self.patches.count)[:, None]
+        if place is not None:
+            at = self.inducing[0, :, -2:] if self.places is None else self.places
+            points = self.inducing[..., :-2] if self.places is None else self.inducing
+            across = across * place.correlation(self._grid(x.dtype), at[None])[0]
+        values = patch.correlation(x.reshape(1, -1, x.shape[-1]), points).reshape(*x.shape[:2], -1)
+        if self.places is None:
+            means = jnp.sum(values * across, axis=1)
+        else:
+            means = jnp.einsum("npm,pg->ngm", values, across)
+        return means.reshape(1, *h.shape[:-1], self.num_inducing)
 
     def basis(self, h, projection=None):
         """`A = K_hz R^T` of images; their prior variance is a mean over pairs of patches."""
         x = self.patches(h.reshape(-1, h.shape[-1]))
-        patch, points, weight = self.kernel, self.inducing, self.weight / self.patches.count
-        across, within = weight[:, None], weight[:, None] * weight
-        if isinstance(self.kernel, Located):
-            places = jnp.asarray(self.patches.positions(), x.dtype)[None]
-            patch, points = self.kernel.patch, self.inducing[..., :-2]
-            across = across * self.kernel.place.correlation(places, self.inducing[..., -2:])[0]
-            within = within * self.kernel.place.correlation(places, places)[0]
-        values = patch.correlation(x.reshape(1, -1, x.shape[-1]), points)
-        cross = jnp.sum(values.reshape(*x.shape[:2], -1) * across, axis=1)
+        patch, place = self._parts()
+        weight = self.weight / self.patches.count
+        within = weight[:, None] * weight
+        if place is not None:
+            grid = self._grid(x.dtype)
+            within = within * place.correlation(grid, grid)[0]
         projected, shares = self.projection() if projection is None else projection
-        matrix = cross[None] @ projected
+        matrix = self.cross(h).reshape(1, len(x), -1) @ projected
         prior = jnp.sum(patch.correlation(x, x) * within, axis=(1, 2))
         share = unexplained(prior[None], matrix, shares)
         return Basis(*(part.reshape(len(part), *h.shape[:-1], *part.shape[2:]) for part in (matrix, share)))
+
+    def _parts(self) -> tuple[Kernel, Kernel | None]:
+        """The kernels of patches and of places."""
+        if isinstance(self.kernel, Located):
+            return self.kernel.patch, self.kernel.place
+        return self.kernel, None
+
+    def _grid(self, dtype: Any) -> Float[Array, "1 P 2"]:
+        return jnp.asarray(self.patches.positions(), dtype)[None]
 
     def conditional(self, h, v, scale=None, noise=None, *, basis=None):
         return moments_at(self, h, self.basis(h) if basis is None else basis, v, scale, noise)

@@ -76,7 +76,7 @@ def _conv_layer(
 ) -> tuple[ConvGPLayer, np.ndarray]:
     """A hidden layer, and what its mean makes of the images."""
     cut, maps = patches(images), spec["maps"]
-    sample, _ = _with_contrast(cut, patches, start.rng)
+    sample, _ = patches_with_contrast(cut, patches, start.rng)
     weight, bias = _whitening(sample, maps)
     mean = Zero(maps)
     values = cut @ weight.astype(np.float32) + bias.astype(np.float32)
@@ -96,7 +96,7 @@ def _sum_layer(
     spec: dict[str, Any], patches: Patches, images: np.ndarray, count: int, outputs: int, start: Start
 ) -> PatchSumLayer:
     """The last layer."""
-    sample, places = _with_contrast(patches(images), patches, start.rng)
+    sample, places = patches_with_contrast(patches(images), patches, start.rng)
     metric = _metric(sample, spec.get("directions", 0))
     kernel, seen = _kernel(sample, metric, _SUM_VARIANCE, start), metric(sample)
     if spec["location"]:
@@ -158,7 +158,7 @@ def _metric(sample: np.ndarray, directions: int) -> Metric:
     return Metric(mean, vectors[:, kept] / spread, (vectors[:, kept] * spread).T)
 
 
-def _with_contrast(
+def patches_with_contrast(
     cut: np.ndarray, patches: Patches, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Some of the patches `(n, P, L)` that are not plain, and their places on the grid."""

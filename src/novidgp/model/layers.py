@@ -91,6 +91,10 @@ class Layer(eqx.Module):
         return self.outputs
 
     @abc.abstractmethod
+    def cross(self, h: Float[Array, "*k n d"]) -> Float[Array, "q *k n m"]:
+        """Covariances of the functions at `h` and the inducing outputs, in units of the kernel's variance."""
+
+    @abc.abstractmethod
     def basis(self, h: Float[Array, "*k n d"], projection: Projection | None = None) -> Basis:
         """The basis at inputs `h`. Samples and rows stay two axes, so that rows can be shared by devices."""
 
@@ -111,10 +115,13 @@ class Layer(eqx.Module):
         at `h` may be given where it is known.
         """
 
+    def correlation(self) -> Float[Array, "q m m"]:
+        """The inducing outputs' correlation matrix, for every kernel unit."""
+        return self.kernel.correlation(self.inducing, self.inducing)
+
     def root(self) -> Float[Array, "q m m"]:
-        """Inverse Cholesky factor of the inducing points' *correlation* matrix, for every kernel unit."""
-        correlation = self.kernel.correlation(self.inducing, self.inducing)
-        return inverse_cholesky(add_jitter(correlation)[0])
+        """Inverse Cholesky factor of `correlation`."""
+        return inverse_cholesky(add_jitter(self.correlation())[0])
 
     def projection(self) -> Projection:
         """The map to `A`."""
@@ -154,6 +161,9 @@ class GPLayer(Layer):
     @property
     def row_size(self) -> int:
         return self.inducing.shape[0] * self.num_inducing
+
+    def cross(self, h):
+        return self.kernel.correlation(h[None], self.inducing)
 
     def basis(self, h, projection=None):
         return basis_at(self, h, projection)

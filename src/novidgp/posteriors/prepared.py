@@ -14,6 +14,7 @@ features, the inputs of the last layer.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +23,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from novidgp.model.dgp import DGP, Inducing, Scale
-from novidgp.model.layers import Moments, Projection
+from novidgp.model.layers import Layer, Moments, Projection
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import fast_key, normal
 from novidgp.posteriors.fitted import Fitted
+from novidgp.posteriors.wide import WideLayer
 
 _CENTRE_DRAWS = 256
 """Draws whose mean stands for the posterior's."""
@@ -46,6 +48,8 @@ class Prepared(NamedTuple):
     noise: tuple[Float[Array, "k 1 _w"], ...]
     """Of the hidden layers."""
     local_variable: Float[Array, "k 1 w"] | None
+    wide: WideLayer | None = None
+    """In the place of the last layer, without a members' axis: there is one member then."""
 
 
 class _Drawn(NamedTuple):
@@ -131,24 +135,46 @@ def _rotated(root: Any, v: Any, scale: Any) -> tuple[Projection, Any]:
 def propagate(prepared: Prepared, x: Float[Array, "n d"]) -> tuple[Moments, Float[Array, "n h"] | None]:
     """Moments `(k, n, p)` of all paths at the rows `x`, and the last member's hidden features; None where
     there is no hidden layer."""
-    moments, features = jax.lax.map(lambda member: _through(member, x), prepared)
+    wide = prepared.wide
+    moments, features = jax.lax.map(lambda member: _through(member, wide, x), prepared._replace(wide=None))
     moments = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), moments)
     return moments, None if features is None else features[-1]
 
 
-def _through(prepared: Prepared, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
+def _through(prepared: Prepared, wide: WideLayer | None, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
+    model = prepared.model
+    h = _first_inputs(prepared, x)
+    for layer, projection, v, noise in _hidden_layers(prepared):
+        moments = layer.conditional(h, v, basis=layer.basis(h, projection))
+        h = moments.mean + jnp.sqrt(moments.variance) * noise
+    features, h = (h[-1], h[:-1]) if prepared.noise else (None, h)
+    last, projection, v = model.layers[-1], prepared.projections[-1], prepared.v[-1]
+    if wide is None:
+        moments = last.conditional(h, v, basis=last.basis(h, projection))
+    else:
+        moments = wide.moments(last, h if prepared.noise else h[None], h if features is None else features)
+    shape = (len(v), len(x), last.outputs)
+    return Moments(*(jnp.broadcast_to(part, shape) for part in moments)), features
+
+
+def hidden_features(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "n h"]:
+    """The last layer's inputs on the path without noise of the only member."""
+    member = jax.tree.map(lambda a: a[0], prepared._replace(wide=None))
+    h = _first_inputs(member, x)
+    for layer, projection, v, _ in _hidden_layers(member):
+        h = layer.conditional(h, v[-1:], basis=layer.basis(h, projection)).mean
+    return h[0] if member.noise else h
+
+
+def _first_inputs(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "*k n h"]:
     model = prepared.model
     h = x if model.feature_map is None else model.feature_map(x)
-    if model.local_variable is not None and prepared.local_variable is not None:
-        rows = jnp.repeat(prepared.local_variable, len(x), axis=1)
-        h = model.local_variable.append(h, rows)
-    features = None
-    for index, (layer, projection, v) in enumerate(
-        zip(model.layers, prepared.projections, prepared.v, strict=True)
-    ):
-        if index == len(prepared.noise):
-            features, h = (h[-1], h[:-1]) if prepared.noise else (None, h)
-        moments = layer.conditional(h, v, basis=layer.basis(h, projection))
-        if index < len(prepared.noise):
-            h = moments.mean + jnp.sqrt(moments.variance) * prepared.noise[index]
-    return Moments(moments.mean, jnp.broadcast_to(moments.variance, moments.mean.shape)), features
+    if model.local_variable is None or prepared.local_variable is None:
+        return h
+    return model.local_variable.append(h, jnp.repeat(prepared.local_variable, len(x), axis=1))
+
+
+def _hidden_layers(prepared: Prepared) -> Iterator[tuple[Layer, Projection, Any, Any]]:
+    return zip(
+        prepared.model.layers[:-1], prepared.projections[:-1], prepared.v[:-1], prepared.noise, strict=True
+    )

@@ -7,12 +7,14 @@ compiles nothing. A fitted model is prepared once (`posteriors.prepared`), and a
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from novidgp.local.features import local_inputs
 from novidgp.local.layer import LocalLayer
+from novidgp.model.dgp import DGP
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.blocks import over_blocks
 from novidgp.numerics.forks import refuse_fork
@@ -20,6 +22,7 @@ from novidgp.numerics.random import folded
 from novidgp.numerics.scaling import Standardiser, identity
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.prepared import Prepared, prepare, propagate
+from novidgp.posteriors.wide import WideLayer, widened
 from novidgp.prediction.predictive import HostMoments, Predictive
 
 _LARGEST_BLOCK = 32
@@ -81,12 +84,19 @@ class Predictor:
         return predictive if local is None else predictive.corrected(local)
 
 
-def make_predictor(fitted: Fitted, *, num_paths: int, key: PRNGKeyArray) -> Predictor:
-    """The predictor of `num_paths` posterior paths, as drawn by `key`."""
+def make_predictor(
+    fitted: Fitted, *, num_paths: int, key: PRNGKeyArray, wide: WideLayer | None = None
+) -> Predictor:
+    """The predictor of `num_paths` posterior paths, as drawn by `key`; a `wide` layer stands in for the last
+    one."""
     refuse_fork()
     path_key, draw_key = folded(key, 0), folded(key, 1)
     likelihood, prepared = prepare(fitted, num_paths, key=path_key)
-    size, own_paths = block_size(fitted, num_paths), fitted.model.local_variable is not None
+    model = fitted.model
+    if wide is not None:
+        prepared = prepared._replace(wide=jax.device_put(wide))
+        model = eqx.tree_at(lambda m: m.layers[-1], model, widened(model.layers[-1], wide.points))
+    size, own_paths = block_size(model, num_paths), model.local_variable is not None
     return Predictor(prepared, likelihood, draw_key, fitted.model.dtype.name, size, own_paths)
 
 
@@ -125,7 +135,7 @@ def _refuse_infinite(mean: np.ndarray, variance: np.ndarray, x: np.ndarray) -> N
     )
 
 
-def block_size(fitted: Fitted, num_paths: int) -> int:
+def block_size(model: DGP, num_paths: int) -> int:
     """Rows per block: a power of two for which the largest array of any layer stays near 64 MB."""
-    fits = max(_BLOCK_FLOATS // (num_paths * fitted.model.row_size), 8)
+    fits = max(_BLOCK_FLOATS // (num_paths * model.row_size), 8)
     return min(_LARGEST_BLOCK, 2 ** (fits.bit_length() - 1))

@@ -1,0 +1,85 @@
+"""Giving a fitted classifier its wide last layer."""
+
+from typing import Any
+
+import numpy as np
+
+from novidgp.checks import check_integer
+from novidgp.estimators.images import augmentation_of
+from novidgp.model.build import ModelConfig
+from novidgp.model.likelihoods import LIKELIHOODS
+from novidgp.numerics.compilation import precision
+from novidgp.numerics.random import Streams
+from novidgp.posteriors.prepared import prepare
+from novidgp.wide.fitting import Training, fit_wide_layer, log_loss
+
+_POINTS = 2_000
+"""Inducing points that `auto` has."""
+_LEAST_ROWS = 200
+_AUTO_ROWS = 2_000
+"""With fewer the last layer as trained is as good, and nothing is tried."""
+_COMPARED = 1_000
+"""Rows by which `auto` compares the layer with the one that was trained."""
+
+
+def check_wide(value: Any, config: ModelConfig, starts: int, num_data: int) -> int:
+    """How many inducing points a wide last layer is to have; zero for none. `auto` is for images."""
+    if value is None or value is False:
+        return 0
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f"wide={value!r} is unknown. Pass 'auto', None or a number of inducing points.")
+        possible = config.image is not None and _obstacle(config, starts) is None
+        return _POINTS if possible and num_data >= _AUTO_ROWS else 0
+    check_integer("wide", value)
+    obstacle = _obstacle(config, starts)
+    if obstacle is not None:
+        raise ValueError(f"wide={value!r} {obstacle}, or pass wide=None.")
+    if num_data < _LEAST_ROWS:
+        raise ValueError(f"wide={value!r} needs {_LEAST_ROWS} rows, got {num_data}; pass wide=None.")
+    return int(value)
+
+
+def _obstacle(config: ModelConfig, starts: int) -> str | None:
+    """Why there can be no wide layer, with the cure; None if there can."""
+    if LIKELIHOODS[config.likelihood].task != "classification":
+        return f"is for classes and likelihood={config.likelihood!r} has none; use num_inducing"
+    if starts > 1:
+        return f"is a single model's and there are starts={starts}; use starts=1"
+    if config.kernel_sharing == "separate":
+        return "needs one kernel for all classes; use kernel_sharing='auto'"
+    if config.latent_dim:
+        return f"is for models without latent variables; use latent_dim=0, not {config.latent_dim}"
+    return None
+
+
+def widen(
+    estimator: Any, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, count: int, streams: Streams
+) -> None:
+    """Give the estimator a wide layer fitted to scaled rows `x` and labels `y` `(n, 1)`.
+
+    Under `auto` it is kept where rows that it has not seen have a smaller log loss by it than by the model as
+    trained, which has seen them.
+    """
+    if estimator.ensemble_ is not None:
+        estimator.fit_notes_ += ("No wide last layer: the model is a mixture of snapshots.",)
+        return
+    labels = y[:, 0].astype(np.int64)
+    times = np.ones(len(x), np.float32) if weight is None else weight[:, 0].astype(np.float32)
+    training = Training(x, labels, times, augmentation_of(estimator.augment, estimator.image_shape_))
+    fitted = estimator._fitted()
+    with precision(estimator.config_.dtype):
+        _, prepared = prepare(fitted, 1, key=streams.key("wide layer's path"))
+        wide = fit_wide_layer(prepared, estimator.model_.likelihood, training, count, streams)
+    found = f"Wide last layer of {len(wide.layer.weights):,} inducing points"
+    told = f"log loss {wide.loss:.3f} on {len(wide.judges):,} rows left out"
+    if estimator.wide == "auto":
+        judges = wide.judges[:_COMPARED]
+        probability = estimator._predict(estimator.input_scaling_.original(x[judges])).probabilities()
+        own = log_loss(probability, labels[judges], times[judges])
+        told += f", {own:.3f} by the last layer as trained, which has seen them"
+        if wide.loss >= own:
+            estimator.fit_notes_ += (f"No wide last layer: {told}.",)
+            return
+    estimator.wide_ = wide.layer
+    estimator.fit_notes_ += (f"{found}: {told}.",)

@@ -1,0 +1,222 @@
+"""From a trained model to its wide last layer.
+
+Hidden layers and kernels are held still, so that the features of all rows, the wide layer's basis, can be
+kept, and the posterior of thousands of inducing outputs is a convex problem (`solve.py`). Two numbers are
+chosen by the log loss of rows left out: how far the lengthscales are stretched, since few inducing points
+make them long, on some of the rows; and the prior variance, on all.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from novidgp.model.layers import Layer
+from novidgp.model.likelihoods import Likelihood
+from novidgp.numerics.blocks import over_blocks
+from novidgp.numerics.linalg import default_jitter
+from novidgp.numerics.random import Streams, folded
+from novidgp.posteriors.prepared import Prepared, hidden_features
+from novidgp.posteriors.wide import WideLayer, WidePoints, correlations, widened
+from novidgp.wide.points import inducing_inputs
+from novidgp.wide.solve import Rows, Solution, solve
+
+Transform = Callable[..., Any]
+"""Of a batch of rows, by a key: an augmentation."""
+
+_JUDGES = 5_000
+_SAMPLE = 8_000
+"""Rows that lengthscales are chosen on, beside those that judge."""
+_FEW = 1_000
+"""Inducing points of that choice."""
+_BLOCK = 64
+_STRETCH = float(np.log(1.5))
+_VARIANCE = float(np.log(4.0))
+
+
+class Training(NamedTuple):
+    """What a wide layer is fitted to: scaled rows, labels, and how often each row counts."""
+
+    x: np.ndarray
+    labels: np.ndarray
+    weight: np.ndarray
+    transform: Transform | None = None
+    """Where there is one, each row is there twice, as it is and transformed, at half its weight."""
+
+    def take(self, rows: np.ndarray) -> "Training":
+        """Some of the rows as they are."""
+        return Training(self.x[rows], self.labels[rows], self.weight[rows])
+
+
+class Wide(NamedTuple):
+    """A wide layer, and the mean log loss of rows that a layer like it had not seen."""
+
+    layer: WideLayer
+    loss: float
+    judges: np.ndarray
+
+
+def fit_wide_layer(
+    prepared: Prepared, likelihood: Likelihood, training: Training, count: int, streams: Streams
+) -> Wide:
+    """The wide layer with about `count` inducing points of the only member of `prepared`."""
+    rows = streams.numpy("wide rows").permutation(len(training.x))
+    judges, others = np.split(rows, [min(_JUDGES, len(rows) // 10)])
+    encoder = _Encoder(prepared, streams.key("wide views"))
+    sample = encoder.hidden(training.x[others[:_SAMPLE]])
+    few = training.take(np.concatenate([judges, others[:_SAMPLE]]))
+
+    def problem(number: int, stretch: float, training: Training, judges: np.ndarray) -> _Problem:
+        number = min(number, len(sample))
+        found = inducing_inputs(encoder.last, sample, number, streams.numpy("wide points"))
+        inducing, places = (None if part is None else part.astype(encoder.dtype) for part in found)
+        assert inducing is not None
+        points = WidePoints(inducing, places, np.asarray(stretch, encoder.dtype))
+        return _Problem(encoder, points, training, judges, likelihood)
+
+    @functools.cache
+    def best_variance(stretch: float) -> tuple[float, float]:
+        trained = float(np.log(np.asarray(encoder.last.kernel.variance())[0]))
+        return _descend(
+            problem(min(_FEW, count), stretch, few, np.arange(len(judges))).loss, trained, 2.0 * _VARIANCE
+        )
+
+    stretch, _ = _descend(lambda stretch: best_variance(stretch)[1], 0.0, _STRETCH)
+    whole = problem(count, stretch, training, judges)
+    log_variance, loss = _descend(whole.loss, best_variance(stretch)[0], _VARIANCE)
+    return Wide(whole.layer(log_variance), loss, judges)
+
+
+class _Encoder:
+    """Rows on the path without noise through the hidden layers."""
+
+    def __init__(self, prepared: Prepared, key: PRNGKeyArray):
+        self.last: Layer = jax.tree.map(lambda a: a[0], prepared.model.layers[-1])
+        self.dtype = prepared.model.dtype.name
+        self._prepared, self._key = prepared, key
+
+    def hidden(self, x: np.ndarray) -> np.ndarray:
+        """The last layer's inputs."""
+        parts = over_blocks(lambda rows: _hidden(self._prepared, x[rows]), len(x), _BLOCK, self.dtype)
+        return np.concatenate(parts)[: len(x)]
+
+    def features(
+        self, points: WidePoints, root: np.ndarray, x: np.ndarray, transform: Transform | None = None
+    ) -> np.ndarray:
+        """The basis of a wide layer at the rows."""
+        found = np.empty((len(x), len(root)), self.dtype)
+
+        def fill(rows: Any) -> tuple[()]:
+            first = rows.start if isinstance(rows, slice) else int(rows[0])
+            key = folded(self._key, first)
+            found[rows] = _features(self._prepared, self.last, points, root, x[rows], key, transform)
+            return ()
+
+        over_blocks(fill, len(x), _BLOCK, self.dtype)
+        return found
+
+
+@jax.jit
+def _hidden(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "n h"]:
+    return hidden_features(prepared, x)
+
+
+@functools.partial(jax.jit, static_argnums=6)
+def _features(
+    prepared: Prepared,
+    last: Layer,
+    points: WidePoints,
+    root: Float[Array, "m m"],
+    x: Float[Array, "n d"],
+    key: PRNGKeyArray,
+    transform: Transform | None,
+) -> Float[Array, "n m"]:
+    x = x if transform is None else transform(x, key=key)
+    return correlations(widened(last, points), hidden_features(prepared, x)) @ root
+
+
+class _Problem:
+    """Features of rows for one set of inducing points, and what they lead to at a prior variance."""
+
+    def __init__(
+        self,
+        encoder: _Encoder,
+        points: WidePoints,
+        training: Training,
+        judges: np.ndarray,
+        likelihood: Likelihood,
+    ):
+        self._encoder, self._points, self._training = encoder, points, training
+        self._likelihood = likelihood
+        self._root = _whitening(widened(encoder.last, points))
+        rows = Rows(self._features(), training.labels, training.weight)
+        self._judges = rows.take(judges)
+        seen = np.ones(len(rows.labels), rows.weight.dtype)
+        seen[judges] = 0.0
+        self._rows, self._seen = rows, rows._replace(weight=rows.weight * seen)
+        self._seen_gram = self._seen.gram()
+
+    def loss(self, log_variance: float) -> float:
+        """Of the rows that judge, which the solution has not seen."""
+        mean, factor = self._solve(self._seen, self._seen_gram, log_variance)
+        features = (np.exp(0.5 * log_variance) * self._judges.features).astype(self._encoder.dtype)
+        f, spread = (features @ part.astype(features.dtype) for part in (mean, factor))
+        variance = jnp.broadcast_to(np.sum(spread**2, axis=1, keepdims=True), f.shape)
+        probability, _ = self._likelihood.moments(jnp.asarray(f), variance)
+        return log_loss(np.asarray(probability), self._judges.labels, self._judges.weight)
+
+    def layer(self, log_variance: float) -> WideLayer:
+        """The layer that all rows lead to, transformed ones too."""
+        rows, transform = self._rows, self._training.transform
+        if transform is not None:
+            both = np.concatenate([rows.features, self._features(transform)])
+            rows = Rows(both, np.tile(rows.labels, 2), np.tile(0.5 * rows.weight, 2))
+        mean, factor = self._solve(rows, rows.gram(), log_variance)
+        root = np.exp(0.5 * log_variance) * self._root
+        weights, spread = ((root @ part).astype(self._encoder.dtype) for part in (mean, factor))
+        return WideLayer(self._points, weights, spread)
+
+    def _features(self, transform: Transform | None = None) -> np.ndarray:
+        root = self._root.astype(self._encoder.dtype)
+        return self._encoder.features(self._points, root, self._training.x, transform)
+
+    def _solve(self, rows: Rows, gram: np.ndarray, log_variance: float) -> Solution:
+        scale = float(np.exp(0.5 * log_variance))
+        return solve(rows, gram, self._likelihood, self._encoder.last.outputs, scale=scale)
+
+
+def log_loss(probability: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
+    """The mean negative logarithm of what the labels were given; of one column, it is that of class one."""
+    if probability.shape[1] == 1:
+        probability = np.concatenate([1.0 - probability, probability], axis=1)
+    chosen = probability[np.arange(len(labels)), labels]
+    return float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
+
+
+def _whitening(layer: Layer) -> np.ndarray:
+    """The map from correlations with the inducing outputs to whitened features, in double precision."""
+    correlation = np.asarray(layer.correlation()[0])
+    jitter = default_jitter(correlation.dtype) * np.eye(len(correlation))
+    lower = np.linalg.cholesky(correlation.astype(np.float64) + jitter)
+    return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
+
+
+def _descend(loss: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
+    """Steps downhill from `start`, in the direction that helps, until none does: place and loss."""
+    known = {start: loss(start)}
+    for direction in (step, -step):
+        place = start
+        while True:
+            known[place + direction] = loss(place + direction)
+            if known[place + direction] >= known[place]:
+                break
+            place += direction
+        if place != start:
+            break
+    best = min(known, key=lambda place: known[place])
+    return best, known[best]
