@@ -50,7 +50,8 @@ def fit_method(fit: Fit, problem: Problem) -> tuple[Regression | Classification,
 
 
 def make_estimator(fit: Fit, task: str) -> Any:
-    """The estimator of a fit; options are parameters of it where it has them, else of the method."""
+    """The estimator of a fit; options are parameters of it where it has them, else of the method. A wide last
+    layer would be the same one whatever the method, so that it is only where the options have it."""
     import novidgp
 
     kind = novidgp.DGPClassifier if task == "classification" else novidgp.DGPRegressor
@@ -59,7 +60,12 @@ def make_estimator(fit: Fit, task: str) -> Any:
     options = fit.options | system
     own = {name: value for name, value in options.items() if name in known}
     rest = {name: value for name, value in options.items() if name not in known}
-    settings: dict[str, Any] = {"random_state": fit.seed, "verbose": False, "preset": fit.preset}
+    settings: dict[str, Any] = {
+        "random_state": fit.seed,
+        "verbose": False,
+        "preset": fit.preset,
+        "wide": None,
+    }
     if fit.steps is not None:
         settings["batch_size"] = _BATCH
     for name, value in (
