@@ -5,6 +5,7 @@ profiler times every kernel of the compiled step.
 
     python benchmarks/profile_step.py              # NOVI
     python benchmarks/profile_step.py dsvi --top 30
+    python benchmarks/profile_step.py --parts      # time and peak memory of each part of NOVI's step, alone
 """
 
 import argparse
@@ -53,6 +54,73 @@ def compiled_steps(method):
     return jax.jit(loop).lower(*arguments).compile(options), arguments, costs["flops"]
 
 
+def parts():
+    """The parts of NOVI's step as functions of their own, with their arguments."""
+    import jax
+    import jax.numpy as jnp
+
+    from novidgp.inference import make_method, prepare
+    from novidgp.inference.closed_form import closed_form_gaussian, no_statistics
+    from novidgp.model.build import ModelConfig, build_model
+    from novidgp.model.dgp import Batch
+
+    X, y = toy_data(BATCH)
+    data = Batch(jnp.asarray(X), jnp.asarray(y)[:, None])
+    model = build_model(
+        ModelConfig(num_layers=2, num_inducing=INDUCING, hidden_dim=HIDDEN), X, key=jax.random.key(0)
+    )
+    inference = prepare(make_method("novi", {"num_samples": SAMPLES}), BATCH, 1000)
+    state = jax.jit(lambda key: inference.init(model, data, key=key))(jax.random.key(0))
+    generator, key = state.players.generator, jax.random.key(1)
+    v, scales, _ = jax.jit(lambda: generator.paths(model, SAMPLES, key=key))()
+    h = jax.jit(lambda: model.last_layer_inputs(data.x, v, scales, key=key))()
+    basis, statistics = jax.jit(lambda: model.layers[-1].basis(h))(), no_statistics(model)
+
+    def hidden(model, v, scales):
+        return model.last_layer_inputs(data.x, v, scales, key=key)
+
+    def last(model, h):
+        return model.layers[-1].basis(h)
+
+    def pullback(function, *inputs):
+        ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), jax.eval_shape(function, *inputs))
+        return lambda *inputs: jax.vjp(function, *inputs)[1](ones)
+
+    def solve(statistics, basis, v):
+        return closed_form_gaussian(model, statistics, basis, v, data, BATCH, 0.1)
+
+    return {
+        "draws of the generator": (lambda g: g.paths(model, SAMPLES, key=key), (generator,)),
+        "paths through the hidden layer": (hidden, (model, v, scales)),
+        "  and their gradient": (pullback(hidden, model, v, scales), (model, v, scales)),
+        "basis of the last layer": (last, (model, h)),
+        "  and its gradient": (pullback(last, model, h), (model, h)),
+        "the last layer in closed form": (solve, (statistics, basis.matrix, v[-1])),
+        "the whole step": (lambda s: inference.step(s, data, key=key)[0], (state,)),
+    }
+
+
+def print_parts():
+    """Milliseconds of each part, and the memory that it needs beside its arguments and results."""
+    import jax
+
+    from novidgp.numerics.compilation import COMPILER_OPTIONS
+    from novidgp.numerics.linalg import single_threaded_lapack
+
+    print(f"{'part':<34}{'ms':>7}{'MB':>7}")
+    for name, (function, inputs) in parts().items():
+        program = jax.jit(function).lower(*inputs).compile(COMPILER_OPTIONS)
+        with single_threaded_lapack():
+            jax.block_until_ready(program(*inputs))
+            times = []
+            for _ in range(STEPS):
+                begin = time.perf_counter()
+                jax.block_until_ready(program(*inputs))
+                times.append(time.perf_counter() - begin)
+        memory = program.memory_analysis().temp_size_in_bytes / 1e6
+        print(f"{name:<34}{1e3 * min(times):>7.2f}{memory:>7.1f}")
+
+
 def kernel_times(program, arguments):
     """Milliseconds per step of every kernel, and of the whole step without the profiler."""
     import jax
@@ -81,7 +149,11 @@ def main():
     )
     parser.add_argument("method", nargs="?", default="novi", choices=("novi", "dsvi"))
     parser.add_argument("--top", type=int, default=15, help="kernels to list")
+    parser.add_argument("--parts", action="store_true", help="time and memory of each part, alone")
     arguments = parser.parse_args()
+    if arguments.parts:
+        print_parts()
+        return
     program, inputs, operations = compiled_steps(arguments.method)
     whole, times = kernel_times(program, inputs)
     kernels = set(str(program.as_text()).replace("%", " ").split())  # names of instructions, and other words
