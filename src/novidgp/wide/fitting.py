@@ -3,7 +3,8 @@
 Hidden layers and kernels are held still, so that the features of all rows, the wide layer's basis, can be
 kept, and the posterior of thousands of inducing outputs is a convex problem (`solve.py`). Two numbers are
 chosen by the log loss of rows left out: how far the lengthscales are stretched, since few inducing points
-make them long, on some of the rows; and the prior variance, on all.
+make them long, on some of the rows; and the prior variance, on all. A third, which calibrates the posterior's
+variances, comes with each of them.
 """
 
 import functools
@@ -37,6 +38,9 @@ _FEW = 1_000
 _BLOCK = 64
 _STRETCH = float(np.log(1.5))
 _VARIANCE = float(np.log(4.0))
+_CALIBRATIONS = tuple(2.0 ** (0.5 * power) for power in range(-8, 3))
+_DRAWS = 8
+"""Expectations of a softmax are means over eight times as many draws."""
 
 
 class Training(NamedTuple):
@@ -160,23 +164,37 @@ class _Problem:
         seen[judges] = 0.0
         self._rows, self._seen = rows, rows._replace(weight=rows.weight * seen)
         self._seen_gram = self._seen.gram()
+        self._known: dict[float, dict[float, float]] = {}
 
     def loss(self, log_variance: float) -> float:
-        """Of the rows that judge, which the solution has not seen."""
+        """Of the rows that judge, which the solution has not seen, with the best of a few calibrations."""
+        self._known[log_variance] = self._losses(log_variance)
+        return min(self._known[log_variance].values())
+
+    def _losses(self, log_variance: float) -> dict[float, float]:
+        """By factors of the posterior's standard deviations: the mean curvature knows nothing of where the
+        uncertain rows are."""
         mean, factor = self._solve(self._seen, self._seen_gram, log_variance)
         features = (np.exp(0.5 * log_variance) * self._judges.features).astype(self._encoder.dtype)
         f, spread = (features @ part.astype(features.dtype) for part in (mean, factor))
-        variance = jnp.broadcast_to(np.sum(spread**2, axis=1, keepdims=True), f.shape)
-        probability, _ = self._likelihood.moments(jnp.asarray(f), variance)
-        return log_loss(np.asarray(probability), self._judges.labels, self._judges.weight)
+        variance = np.sum(spread**2, axis=1, keepdims=True)
+        shape = (_DRAWS, *f.shape)
+        losses = {}
+        for factor in _CALIBRATIONS:
+            moments = (jnp.broadcast_to(part, shape) for part in (f, factor**2 * variance))
+            probability = np.mean(self._likelihood.moments(*moments)[0], axis=0)
+            losses[factor] = log_loss(probability, self._judges.labels, self._judges.weight)
+        return losses
 
     def layer(self, log_variance: float) -> WideLayer:
-        """The layer that all rows lead to, transformed ones too."""
+        """The layer that all rows lead to, transformed ones too, at a variance whose loss is known."""
         rows, transform = self._rows, self._training.transform
         if transform is not None:
             both = np.concatenate([rows.features, self._features(transform)])
             rows = Rows(both, np.tile(rows.labels, 2), np.tile(0.5 * rows.weight, 2))
         mean, factor = self._solve(rows, rows.gram(), log_variance)
+        losses = self._known[log_variance]
+        factor = min(losses, key=lambda scale: losses[scale]) * factor
         root = np.exp(0.5 * log_variance) * self._root
         weights, spread = ((root @ part).astype(self._encoder.dtype) for part in (mean, factor))
         return WideLayer(self._points, weights, spread)

@@ -50,9 +50,11 @@ def solve(
     rows: Rows, gram: np.ndarray, likelihood: Likelihood, outputs: int, *, scale: float = 1.0
 ) -> Solution:
     """The most probable coefficients of the features times `scale` under a standard normal prior, and the
-    covariance around them by the rows' mean curvature there. `gram` is that of the unscaled features."""
+    covariance around them by the rows' mean curvature there. `gram` is that of the unscaled features, and as
+    much is added to it as rounding may have taken: a bound that is too low would let a step go too far."""
     bound = 0.5 if isinstance(likelihood, Softmax) else 1.0
-    gram = scale**2 * gram
+    rounding = np.finfo(rows.features.dtype).eps * np.trace(gram) * np.eye(len(gram))
+    gram = scale**2 * (gram + rounding)
     precision = scipy.linalg.cho_factor(_precision(bound, gram), lower=True)
     features, weight = rows.features, rows.weight[:, None]
 
