@@ -10,7 +10,7 @@ from novidgp.model.conv_start import patches_with_contrast
 from novidgp.model.kernels import Kernel, Projected
 from novidgp.model.layers import Layer
 
-_PLACES = 3
+_PLACES = 4
 """Inducing patches are at so many places down and across."""
 
 
