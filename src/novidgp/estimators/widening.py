@@ -70,7 +70,14 @@ def widen(
     fitted = estimator._fitted()
     with precision(estimator.config_.dtype):
         _, prepared = prepare(fitted, 1, key=streams.key("wide layer's path"))
-        wide = fit_wide_layer(prepared, estimator.model_.likelihood, training, count, streams)
+        wide = fit_wide_layer(
+            prepared,
+            estimator.model_.likelihood,
+            training,
+            count,
+            streams,
+            places_across=_places_across(estimator.config_),
+        )
     found = f"Wide last layer of {len(wide.layer.weights):,} inducing points"
     told = f"log loss {wide.loss:.3f} on {len(wide.judges):,} rows left out"
     if estimator.wide == "auto":
@@ -83,3 +90,7 @@ def widen(
             return
     estimator.wide_ = wide.layer
     estimator.fit_notes_ += (f"{found}: {told}.",)
+
+
+def _places_across(config: ModelConfig) -> int:
+    return 1 if config.layers is None else config.layers[-1].get("places", 1)

@@ -13,7 +13,7 @@ from novidgp.model.patches import ImageShape, Patches
 
 LAYER_KINDS: dict[str, dict[str, Any]] = {
     "conv": {"size": 5, "stride": 1, "maps": 10, "pool": 1, "directions": 0},
-    "sum": {"size": 5, "stride": 1, "location": True, "directions": 0},
+    "sum": {"size": 5, "stride": 1, "location": True, "directions": 0, "places": 3},
 }
 """Kinds of layers with their settings: a convolutional layer, and the last layer, which sums over patches."""
 PRESETS = ("conv",)

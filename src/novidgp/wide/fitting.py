@@ -66,9 +66,16 @@ class Wide(NamedTuple):
 
 
 def fit_wide_layer(
-    prepared: Prepared, likelihood: Likelihood, training: Training, count: int, streams: Streams
+    prepared: Prepared,
+    likelihood: Likelihood,
+    training: Training,
+    count: int,
+    streams: Streams,
+    *,
+    places_across: int = 1,
 ) -> Wide:
-    """The wide layer with about `count` inducing points of the only member of `prepared`."""
+    """The wide layer with about `count` inducing points of the only member of `prepared`. Patches are at so
+    many places down and across, where the layer has places."""
     rows = streams.numpy("wide rows").permutation(len(training.x))
     judges, others = np.split(rows, [min(_JUDGES, len(rows) // 10)])
     encoder = _Encoder(prepared, streams.key("wide views"))
@@ -77,7 +84,7 @@ def fit_wide_layer(
 
     def problem(number: int, stretch: float, training: Training, judges: np.ndarray) -> _Problem:
         number = min(number, len(sample))
-        found = inducing_inputs(encoder.last, sample, number, streams.numpy("wide points"))
+        found = inducing_inputs(encoder.last, sample, number, places_across, streams.numpy("wide points"))
         inducing, places = (None if part is None else part.astype(encoder.dtype) for part in found)
         assert inducing is not None
         points = WidePoints(inducing, places, np.asarray(stretch, encoder.dtype))

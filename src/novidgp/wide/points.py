@@ -10,29 +10,26 @@ from novidgp.model.conv_start import patches_with_contrast
 from novidgp.model.kernels import Kernel, Projected
 from novidgp.model.layers import Layer
 
-_PLACES = 4
-"""Inducing patches are at so many places down and across."""
-
 
 def inducing_inputs(
-    last: Layer, inputs: np.ndarray, count: int, rng: np.random.Generator
+    last: Layer, inputs: np.ndarray, count: int, places_across: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """About `count` inducing points `(1, m, d)` for a layer with such inputs, and the places `(g, 2)` of
-    patches that have some."""
+    patches that have some: a grid of so many down and across."""
     if not isinstance(last, PatchSumLayer):
         chosen = rng.permutation(len(inputs))[:count]
         return inputs[None, np.sort(chosen)], None
     patches, _ = patches_with_contrast(last.patches(inputs), last.patches, rng)
     kernel, places = last.kernel, None
     if isinstance(kernel, Located):
-        kernel, places = kernel.patch, _places(last.patches.grid)
+        kernel, places = kernel.patch, _places(last.patches.grid, places_across)
         count = max(1, count // len(places))
     return _centres(kernel, patches, min(count, len(patches)), rng)[None], places
 
 
-def _places(grid: tuple[int, int]) -> np.ndarray:
+def _places(grid: tuple[int, int], across: int) -> np.ndarray:
     """Centres of equal parts of the grid."""
-    parts = [min(_PLACES, length) for length in grid]
+    parts = [min(across, length) for length in grid]
     axes = [
         (np.arange(count) + 0.5) * length / count - 0.5 for count, length in zip(parts, grid, strict=True)
     ]
