@@ -92,6 +92,15 @@ def test_what_it_cannot_be_is_refused(options, message):
         DGPClassifier(**SMALL, **options).fit(X, y)
 
 
+def test_verbose_tells_what_it_is_at(capfd):
+    X, y = digits()
+    DGPClassifier(**SMALL | CONV, wide=90, random_state=0, verbose=True).fit(X[:500], y[:500])
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("wide last layer: ")]
+    assert lines[0] == "wide last layer: lengthscales times 1"
+    assert "wide last layer: 90 features of 500 rows" in lines
+    assert lines[-1] == "wide last layer: solving for all rows"
+
+
 def test_it_needs_classes_and_rows():
     X, y = digits()
     with pytest.raises(ValueError, match=r"wide=50 is for classes and likelihood='gaussian' has none"):

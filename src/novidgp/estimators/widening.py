@@ -11,6 +11,7 @@ from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.random import Streams
 from novidgp.posteriors.prepared import prepare
+from novidgp.training.progress import stage
 from novidgp.wide.fitting import Training, fit_wide_layer, log_loss
 
 _POINTS = 2_000
@@ -68,7 +69,7 @@ def widen(
     times = np.ones(len(x), np.float32) if weight is None else weight[:, 0].astype(np.float32)
     training = Training(x, labels, times, augmentation_of(estimator.augment, estimator.image_shape_))
     fitted = estimator._fitted()
-    with precision(estimator.config_.dtype):
+    with precision(estimator.config_.dtype), stage("wide last layer", show=estimator.verbose) as tell:
         _, prepared = prepare(fitted, 1, key=streams.key("wide layer's path"))
         wide = fit_wide_layer(
             prepared,
@@ -77,6 +78,7 @@ def widen(
             count,
             streams,
             places_across=_places_across(estimator.config_),
+            tell=tell,
         )
     found = f"Wide last layer of {len(wide.layer.weights):,} inducing points"
     told = f"log loss {wide.loss:.3f} on {len(wide.judges):,} rows left out"

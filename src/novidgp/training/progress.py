@@ -27,6 +27,21 @@ def progress_bar(
 
 
 @contextlib.contextmanager
+def stage(name: str, *, show: bool | None = None) -> Iterator[Callable[[str], None]]:
+    """A function `tell(text)` that shows what a stage after the steps is at: at a terminal beside its name
+    and a spinner; where there is none on a line of its own, with `show=True`."""
+    if sys.stderr.isatty() and show is not False:
+        from rich.console import Console
+
+        with Console(stderr=True).status(name) as status:
+            yield lambda text: status.update(f"{name}: {text}")
+    elif show:
+        yield lambda text: print(f"{name}: {text}", file=sys.stderr, flush=True)
+    else:
+        yield lambda text: None
+
+
+@contextlib.contextmanager
 def _bar(steps: int, start: int) -> Iterator[Update]:
     """A bar that fits into 80 columns. rich is imported only here."""
     from rich.console import Console

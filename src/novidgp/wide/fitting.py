@@ -73,9 +73,10 @@ def fit_wide_layer(
     streams: Streams,
     *,
     places_across: int = 1,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Wide:
     """The wide layer with about `count` inducing points of the only member of `prepared`. Patches are at so
-    many places down and across, where the layer has places."""
+    many places down and across, where the layer has places. `tell` is told what is going on."""
     rows = streams.numpy("wide rows").permutation(len(training.x))
     judges, others = np.split(rows, [min(_JUDGES, len(rows) // 10)])
     encoder = _Encoder(prepared, streams.key("wide views"))
@@ -92,14 +93,22 @@ def fit_wide_layer(
 
     @functools.cache
     def best_variance(stretch: float) -> tuple[float, float]:
+        tell(f"lengthscales times {np.exp(stretch):.2g}")
         trained = float(np.log(np.asarray(encoder.last.kernel.variance())[0]))
         return _descend(
             problem(min(_FEW, count), stretch, few, np.arange(len(judges))).loss, trained, 2.0 * _VARIANCE
         )
 
     stretch, _ = _descend(lambda stretch: best_variance(stretch)[1], 0.0, _STRETCH)
+    tell(f"{count:,} features of {len(training.x):,} rows")
     whole = problem(count, stretch, training, judges)
-    log_variance, loss = _descend(whole.loss, best_variance(stretch)[0], _VARIANCE)
+
+    def loss_at(log_variance: float) -> float:
+        tell(f"prior variance {np.exp(log_variance):.2g}")
+        return whole.loss(log_variance)
+
+    log_variance, loss = _descend(loss_at, best_variance(stretch)[0], _VARIANCE)
+    tell("solving for all rows")
     return Wide(whole.layer(log_variance), loss, judges)
 
 
