@@ -21,14 +21,14 @@ def test_classes_are_those_of_logistic_regression():
     peer = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=1000).fit(
         scale * FEATURES, LABELS
     )
-    mean = solve(rows, rows.gram(), Softmax(), 3, scale=scale).mean
+    mean = solve(rows, rows.gram(), Softmax(), np.zeros((M, 3)), scale=scale).mean
     np.testing.assert_allclose(mean, peer.coef_.T, atol=2e-3)
 
 
 def test_two_classes_are_at_the_top_of_the_probit_posterior():
     labels = (LABELS > 0).astype(int)
     rows = Rows(FEATURES, labels, ONCE)
-    mean = solve(rows, rows.gram(), Bernoulli(), 1).mean[:, 0]
+    mean = solve(rows, rows.gram(), Bernoulli(), np.zeros((M, 1))).mean[:, 0]
     sign = 2.0 * labels - 1.0
 
     def posterior(v):
@@ -46,14 +46,24 @@ def test_a_row_of_weight_two_is_two_rows(likelihood, outputs):
     times = RNG.integers(1, 4, N)
     weighted = Rows(FEATURES, labels, times.astype(float))
     repeated = Rows(np.repeat(FEATURES, times, axis=0), np.repeat(labels, times), np.ones(times.sum()))
-    found, expected = (solve(rows, rows.gram(), likelihood, outputs) for rows in (weighted, repeated))
+    found, expected = (
+        solve(rows, rows.gram(), likelihood, np.zeros((M, outputs))) for rows in (weighted, repeated)
+    )
     for part, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(part, other, atol=1e-9)
 
 
+def test_the_start_does_not_matter():
+    rows = Rows(FEATURES, LABELS, ONCE)
+    found = [
+        solve(rows, rows.gram(), Softmax(), start).mean for start in (np.zeros((M, 3)), np.eye(M)[:, :3])
+    ]
+    np.testing.assert_allclose(*found, atol=2e-3)
+
+
 def test_the_covariance_is_that_of_the_mean_curvature():
     rows = Rows(FEATURES, LABELS, ONCE)
-    mean, factor = solve(rows, rows.gram(), Softmax(), 3)
+    mean, factor = solve(rows, rows.gram(), Softmax(), np.zeros((M, 3)))
     p = softmax(FEATURES @ mean, axis=1)
     precision = np.eye(M) + np.mean(p * (1.0 - p)) * FEATURES.T @ FEATURES
     np.testing.assert_allclose(factor @ factor.T @ precision, np.eye(M), atol=1e-10)

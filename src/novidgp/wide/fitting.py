@@ -126,19 +126,23 @@ class _Encoder:
         return np.concatenate(parts)[: len(x)]
 
     def features(
-        self, points: WidePoints, root: np.ndarray, x: np.ndarray, transform: Transform | None = None
-    ) -> np.ndarray:
-        """The basis of a wide layer at the rows."""
-        found = np.empty((len(x), len(root)), self.dtype)
+        self,
+        points: WidePoints,
+        root: np.ndarray,
+        x: np.ndarray,
+        transform: Transform | None = None,
+        *,
+        out: np.ndarray,
+    ) -> None:
+        """The basis of a wide layer at the rows, written to `out`."""
 
         def fill(rows: Any) -> tuple[()]:
             first = rows.start if isinstance(rows, slice) else int(rows[0])
             key = folded(self._key, first)
-            found[rows] = _features(self._prepared, self.last, points, root, x[rows], key, transform)
+            out[rows] = _features(self._prepared, self.last, points, root, x[rows], key, transform)
             return ()
 
         over_blocks(fill, len(x), _BLOCK, self.dtype)
-        return found
 
 
 @jax.jit
@@ -174,13 +178,17 @@ class _Problem:
         self._encoder, self._points, self._training = encoder, points, training
         self._likelihood = likelihood
         self._root = _whitening(widened(encoder.last, points))
-        rows = Rows(self._features(), training.labels, training.weight)
+        views = 1 if training.transform is None else 2
+        self._views = np.empty((views, len(training.x), len(self._root)), encoder.dtype)
+        self._encode(None)
+        rows = Rows(self._views[0], training.labels, training.weight)
         self._judges = rows.take(judges)
         seen = np.ones(len(rows.labels), rows.weight.dtype)
         seen[judges] = 0.0
         self._rows, self._seen = rows, rows._replace(weight=rows.weight * seen)
         self._seen_gram = self._seen.gram()
         self._known: dict[float, dict[float, float]] = {}
+        self._last = np.zeros((len(self._root), encoder.last.outputs))
 
     def loss(self, log_variance: float) -> float:
         """Of the rows that judge, which the solution has not seen, with the best of a few calibrations."""
@@ -206,7 +214,8 @@ class _Problem:
         """The layer that all rows lead to, transformed ones too, at a variance whose loss is known."""
         rows, transform = self._rows, self._training.transform
         if transform is not None:
-            both = np.concatenate([rows.features, self._features(transform)])
+            self._encode(transform)
+            both = self._views.reshape(-1, len(self._root))
             rows = Rows(both, np.tile(rows.labels, 2), np.tile(0.5 * rows.weight, 2))
         mean, factor = self._solve(rows, rows.gram(), log_variance)
         losses = self._known[log_variance]
@@ -215,13 +224,17 @@ class _Problem:
         weights, spread = ((root @ part).astype(self._encoder.dtype) for part in (mean, factor))
         return WideLayer(self._points, weights, spread)
 
-    def _features(self, transform: Transform | None = None) -> np.ndarray:
-        root = self._root.astype(self._encoder.dtype)
-        return self._encoder.features(self._points, root, self._training.x, transform)
+    def _encode(self, transform: Transform | None) -> None:
+        """Features of the rows as they are, or transformed: the first view, or the second."""
+        root, out = self._root.astype(self._encoder.dtype), self._views[0 if transform is None else 1]
+        self._encoder.features(self._points, root, self._training.x, transform, out=out)
 
     def _solve(self, rows: Rows, gram: np.ndarray, log_variance: float) -> Solution:
+        """From where the last solution was."""
         scale = float(np.exp(0.5 * log_variance))
-        return solve(rows, gram, self._likelihood, self._encoder.last.outputs, scale=scale)
+        solution = solve(rows, gram, self._likelihood, self._last / scale, scale=scale)
+        self._last = scale * solution.mean
+        return solution
 
 
 def log_loss(probability: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:

@@ -47,11 +47,14 @@ class Solution(NamedTuple):
 
 
 def solve(
-    rows: Rows, gram: np.ndarray, likelihood: Likelihood, outputs: int, *, scale: float = 1.0
+    rows: Rows, gram: np.ndarray, likelihood: Likelihood, start: np.ndarray, *, scale: float = 1.0
 ) -> Solution:
-    """The most probable coefficients of the features times `scale` under a standard normal prior, and the
-    covariance around them by the rows' mean curvature there. `gram` is that of the unscaled features, and as
-    much is added to it as rounding may have taken: a bound that is too low would let a step go too far."""
+    """The most probable coefficients of the features times `scale` under a standard normal prior, searched
+    from `start` `(m, p)`, and the covariance around them by the rows' mean curvature there.
+
+    `gram` is that of the unscaled features, and as much is added to it as rounding may have taken: a bound
+    that is too low would let a step go too far.
+    """
     bound = 0.5 if isinstance(likelihood, Softmax) else 1.0
     rounding = np.finfo(rows.features.dtype).eps * np.trace(gram) * np.eye(len(gram))
     gram = scale**2 * (gram + rounding)
@@ -61,7 +64,7 @@ def solve(
     def functions(mean: np.ndarray) -> np.ndarray:
         return features @ (scale * mean).astype(features.dtype)
 
-    mean = np.zeros((features.shape[1], outputs))
+    mean = start
     before, pace = mean, 0
     for _ in range(_STEPS):
         ahead = mean + pace / (pace + 3.0) * (mean - before)
