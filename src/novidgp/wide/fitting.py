@@ -39,6 +39,9 @@ _BLOCK = 64
 _STRETCH = float(np.log(1.5))
 _VARIANCE = float(np.log(4.0))
 _CALIBRATIONS = tuple(2.0 ** (0.5 * power) for power in range(-8, 3))
+_DOWNHILL = 6
+_WORTHWHILE = 1e-3
+"""By this share a step has to lower the loss: a large prior variance can be too large without an end."""
 _DRAWS = 8
 """Expectations of a softmax are means over eight times as many draws."""
 
@@ -254,16 +257,14 @@ def _whitening(layer: Layer) -> np.ndarray:
 
 
 def _descend(loss: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
-    """Steps downhill from `start`, in the direction that helps, until none does: place and loss."""
-    known = {start: loss(start)}
+    """A few steps downhill from `start`, in the direction that helps, until none does: place and loss."""
+    best, least = start, loss(start)
     for direction in (step, -step):
-        place = start
-        while True:
-            known[place + direction] = loss(place + direction)
-            if known[place + direction] >= known[place]:
+        for _ in range(_DOWNHILL):
+            found = loss(best + direction)
+            if found > (1.0 - _WORTHWHILE) * least:
                 break
-            place += direction
-        if place != start:
+            best, least = best + direction, found
+        if best != start:
             break
-    best = min(known, key=lambda place: known[place])
-    return best, known[best]
+    return best, least
