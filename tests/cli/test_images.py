@@ -56,7 +56,17 @@ def test_mistakes_with_images_are_told_in_one_line(folder):
     assert "for images" in refused("fit", folder / "rows.npz", "--layers", "conv")
     assert "regression, classification or auto" in refused("fit", folder / "images.npz", "--task", "digits")
     assert "two dimensions" in refused("doctor", folder / "images.npz")
+    assert "wide=50 needs 200 rows, got 24" in refused("fit", folder / "images.npz", "--wide", "50")
     run("fit", folder / "rows.npz", "--layers", "0", code=2)
+
+
+def test_a_wide_last_layer(folder, tmp_path):
+    images = np.load(folder / "images.npz")
+    X, y = (np.tile(images[name], (9,) + (1,) * (images[name].ndim - 1)) for name in "Xy")
+    np.savez(tmp_path / "many.npz", X=X, y=y)
+    result = run("fit", tmp_path / "many.npz", "-o", tmp_path / "m.novidgp", *SETTINGS, "--wide", "40")
+    assert "Wide last layer of " in result.output
+    assert "log loss " in result.output
 
 
 def test_the_task_follows_from_the_target(folder):
