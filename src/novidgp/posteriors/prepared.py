@@ -135,26 +135,31 @@ def _rotated(root: Any, v: Any, scale: Any) -> tuple[Projection, Any]:
 def propagate(prepared: Prepared, x: Float[Array, "n d"]) -> tuple[Moments, Float[Array, "n h"] | None]:
     """Moments `(k, n, p)` of all paths at the rows `x`, and the last member's hidden features; None where
     there is no hidden layer."""
-    wide = prepared.wide
-    moments, features = jax.lax.map(lambda member: _through(member, wide, x), prepared._replace(wide=None))
+    if prepared.wide is not None:
+        return _through_wide(prepared, prepared.wide, x)
+    moments, features = jax.lax.map(lambda member: _through(member, x), prepared)
     moments = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), moments)
     return moments, None if features is None else features[-1]
 
 
-def _through(prepared: Prepared, wide: WideLayer | None, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
-    model = prepared.model
+def _through_wide(prepared: Prepared, wide: WideLayer, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
+    """All paths alike: hidden layers follow their means."""
+    h = hidden_features(prepared, x)
+    last: Layer = jax.tree.map(lambda a: a[0], prepared.model.layers[-1])
+    shape = (prepared.v[-1].shape[1], len(x), last.outputs)
+    moments = Moments(*(jnp.broadcast_to(part, shape) for part in wide.moments(last, h)))
+    return moments, h if prepared.noise else None
+
+
+def _through(prepared: Prepared, x: Float[Array, "n d"]) -> tuple[Moments, Any]:
     h = _first_inputs(prepared, x)
     for layer, projection, v, noise in _hidden_layers(prepared):
         moments = layer.conditional(h, v, basis=layer.basis(h, projection))
         h = moments.mean + jnp.sqrt(moments.variance) * noise
     features, h = (h[-1], h[:-1]) if prepared.noise else (None, h)
-    last, projection, v = model.layers[-1], prepared.projections[-1], prepared.v[-1]
-    if wide is None:
-        moments = last.conditional(h, v, basis=last.basis(h, projection))
-    else:
-        moments = wide.moments(last, h if prepared.noise else h[None], h if features is None else features)
-    shape = (len(v), len(x), last.outputs)
-    return Moments(*(jnp.broadcast_to(part, shape) for part in moments)), features
+    last, projection, v = prepared.model.layers[-1], prepared.projections[-1], prepared.v[-1]
+    moments = last.conditional(h, v, basis=last.basis(h, projection))
+    return Moments(moments.mean, jnp.broadcast_to(moments.variance, moments.mean.shape)), features
 
 
 def hidden_features(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "n h"]:

@@ -1,8 +1,9 @@
 """The wide last layer: what a prediction needs of it.
 
-It is the trained model's last layer with other inducing points, many of them, and a Gaussian posterior. What
-these points leave unexplained of the prior is left out (the deterministic conditional of Seeger et al. 2003):
-the layer is a GP with the kernel that the points span, whose posterior is the one that was solved for.
+It is the trained model's last layer with other inducing points, many of them, and a Gaussian posterior,
+behind hidden layers that follow their means: so it was solved for, and noise there would blur it. What its
+points leave unexplained of the prior is left out (the deterministic conditional of Seeger et al. 2003): the
+layer is a GP with the kernel that the points span, whose posterior is the one that was solved for.
 """
 
 from typing import NamedTuple
@@ -37,17 +38,11 @@ class WideLayer(NamedTuple):
     weights: Float[Numbers, "m p"]
     spread: Float[Numbers, "m m"]
 
-    def moments(self, last: Layer, h: Float[Array, "*k n d"], centre: Float[Array, "n d"]) -> Moments:
-        """Moments `(*k, n, p)` at the paths `h` through the hidden layers of a model with the layer `last`.
-
-        The mean follows every path. The variance, a product with an m x m matrix for every row, is that at
-        `centre`, the path without noise, for all of them.
-        """
-        layer = widened(last, self.points)
-        rows = h.reshape(-1, h.shape[-1])
-        mean = correlations(layer, rows) @ self.weights
-        variance = jnp.sum((correlations(layer, centre) @ self.spread) ** 2, axis=-1, keepdims=True)
-        return Moments(mean.reshape(*h.shape[:-1], -1), variance)
+    def moments(self, last: Layer, h: Float[Array, "n d"]) -> Moments:
+        """Moments `(1, n, p)` at the inputs `h` of the layer `last` of a model."""
+        cross = correlations(widened(last, self.points), h)
+        variance = jnp.sum((cross @ self.spread) ** 2, axis=-1, keepdims=True)
+        return Moments((cross @ self.weights)[None], variance[None])
 
 
 def widened(last: Layer, points: WidePoints) -> Layer:

@@ -96,7 +96,8 @@ def make_predictor(
     if wide is not None:
         prepared = prepared._replace(wide=jax.device_put(wide))
         model = eqx.tree_at(lambda m: m.layers[-1], model, widened(model.layers[-1], wide.points))
-    size, own_paths = block_size(model, num_paths), model.local_variable is not None
+    size = block_size(model, num_paths if wide is None else 1)
+    own_paths = model.local_variable is not None
     return Predictor(prepared, likelihood, draw_key, fitted.model.dtype.name, size, own_paths)
 
 
