@@ -30,6 +30,7 @@ def test_held_out_rows_are_scored(files, tmp_path):
         (["-t", "price", "--latent-dim", "-1"], "too small"),
         (["-t", "price", "--set", "modl_rate=0.1"], "model_rate"),
         (["-t", "price", "--set", "num_samples=0"], "too small"),
+        (["-t", "price", "--order", "tine"], "Did you mean 'time'"),
     ],
 )
 def test_mistakes_are_told_in_one_line(files, arguments, message):
@@ -64,6 +65,13 @@ def test_no_input_is_overwritten_and_no_file_is_written_twice(tmp_path):
     assert "is a directory; give the path of a file" in refused("fit", table, "-t", "price", "-o", ".")
     assert table.read_bytes() == before
     assert list(tmp_path.iterdir()) == [table]
+
+
+def test_rows_in_order_are_tested_by_the_last(files, tmp_path):
+    arguments = ["-t", "price", "-o", tmp_path / "m.novidgp", "--no-local", "--order", "time", *SMALL]
+    output = " ".join(run("fit", files.table, *arguments, "--test-fraction", "0.1").output.split())
+    assert "All columns kept: 54 rows are too few to judge their order by." in output
+    assert "6 rows held out" in output
 
 
 def test_the_local_layer_is_told_of(files, tmp_path):

@@ -158,7 +158,11 @@ SUITES = {
             methods=("novi", "dsvi", "sghmc", "ipvi", *LARGE_TREES, "gpytorch-svgp"),
             layers=(2, 3, 4, 5),
             steps=None,
-            variants=(Variant(), Variant("four starts", {"starts": 4})),
+            variants=(
+                Variant(),
+                Variant("four starts", {"starts": 4}),
+                Variant("in order", {"order": "time"}),
+            ),
             splits=(0,),
             own={
                 "year": {"official": {}},

@@ -96,6 +96,14 @@ def fit_command(
             metavar="N", help="Inducing points of a wide last layer for classes; auto: for images. 0: none."
         ),
     ] = "auto",
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="time",
+            help="Rows are in the order of time: leave out columns that mislead at their end.",
+            show_default="none",
+        ),
+    ] = None,
     augment: Annotated[
         str | None, typer.Option(help="Of images: shift, flip or shift+flip.", show_default="none")
     ] = None,
@@ -186,8 +194,9 @@ def fit_command(
         held_out, given, count = 0, (X,), ""
     else:
         held_out = round(test_fraction * len(X))
-        order = np.random.default_rng(seed).permutation(len(X))
-        test, train = np.sort(order[:held_out]), np.sort(order[held_out:])
+        shuffled = np.random.default_rng(seed).permutation(len(X))
+        chosen = shuffled if order is None else np.arange(len(X))[::-1]  # in order, the last rows test
+        test, train = np.sort(chosen[:held_out]), np.sort(chosen[held_out:])
         given, count = (X[train], y[train]), f"{len(train):,} "
     settings = {
         "inference": inference,
@@ -202,6 +211,7 @@ def fit_command(
         "likelihood": likelihood,
         "local": "auto" if local is None else local,
         "wide": parse_value(wide) or None,
+        "order": order,
         "max_steps": steps,
         "starts": starts,
         "diagnose": diagnose,

@@ -14,12 +14,13 @@ from novidgp.estimators.warm import LastFit, last_fit
 from novidgp.estimators.widening import check_wide, widen
 from novidgp.inference import Method
 from novidgp.inference.continued import Continued
+from novidgp.local.order import misleading_columns
 from novidgp.model.build import ModelConfig, starting_models
 from novidgp.model.dgp import Batch
 from novidgp.numerics.compilation import precision, use_compilation_cache
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import Streams, seed_key
-from novidgp.numerics.scaling import channel_standardiser, identity, standardiser
+from novidgp.numerics.scaling import Standardiser, channel_standardiser, identity, standardiser
 from novidgp.numerics.trees import on_device
 from novidgp.training.batches import hold_out, pad_rows
 from novidgp.training.loop import Callback, fit
@@ -51,7 +52,7 @@ def fit_arrays(
         kept, held = hold_out(len(X), float(estimator.validation_fraction), streams.numpy("held-out rows"))
         held_out = _rows(held, X, y, weight)
         X, y, weight = _rows(kept, X, y, weight)
-    image = config.image
+    image, notes = config.image, []
     last = last_fit(estimator, method, config, X)
     if isinstance(last, LastFit):
         config, inputs, targets = last.config, last.inputs, last.targets
@@ -59,6 +60,9 @@ def fit_arrays(
         config = limited(estimator, config, len(X))
         inputs = standardiser(X, weight) if image is None else channel_standardiser(X, image[2], weight)
         targets = standardiser(y, weight) if scale_targets else identity(y.shape[1])
+        if estimator.order is not None:
+            inputs, found = _without_misleading(estimator, X, y, inputs, targets, weight, streams)
+            notes.append(found)
     scaled = inputs.inputs_as(X, np.float64 if image is None else config.dtype), targets.targets(y)
     rows = pad_rows(*(scaled if weight is None else (*scaled, weight)))
     starts = int(estimator.starts)
@@ -97,11 +101,32 @@ def fit_arrays(
         )
     keep(estimator, result, method, config, budget, seed, len(X), inputs, targets)
     if isinstance(last, str):
-        estimator.fit_notes_ += (last,)
+        notes.append(last)
+    estimator.fit_notes_ += tuple(notes)
     if wide and result.status != "interrupted":
         widen(estimator, scaled[0], scaled[1], weight, wide, streams)
     if local is not None and result.status != "interrupted":
         estimator._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
+
+
+def _without_misleading(
+    estimator: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    inputs: Standardiser,
+    targets: Standardiser,
+    weight: np.ndarray | None,
+    streams: Streams,
+) -> tuple[Standardiser, str]:
+    """A scaling that hides the columns that mislead at the end of rows in order, and a sentence on them."""
+    refused = {"sample_weight": weight, "images": estimator.image_shape_}
+    for name, value in refused.items():
+        if value is not None:
+            raise ValueError(f"order={estimator.order!r} knows no {name}; use order=None.")
+    names = list(getattr(estimator, "feature_names_in_", (f"column {i}" for i in range(X.shape[1]))))
+    rng = streams.numpy("order of the rows")
+    columns, note = misleading_columns(inputs.inputs(X), targets.targets(y), names, rng)
+    return inputs.without(columns), note
 
 
 def _rows(index: np.ndarray, *arrays: np.ndarray | None) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from novidgp.estimators.checks import (
     check_kernel,
     check_latent,
     check_likelihood,
+    check_order,
     check_rows,
     explain_text,
 )
@@ -96,6 +97,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         features=None,
         local: bool | str | dict[str, Any] = "auto",
         wide: int | str | None = "auto",
+        order=None,
         augment=None,
         max_steps=None,
         starts=1,
@@ -129,6 +131,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         self.features = features
         self.local = local
         self.wide = wide
+        self.order = order
         self.augment = augment
         self.max_steps = max_steps
         self.starts = starts
@@ -221,6 +224,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_flag("warm_start", self.warm_start)
         check_latent("latent_dim", self.latent_dim)
         check_features(self.features)
+        check_order(self.order, task)
         return method
 
     def _check_inputs(self, X, *, y: Any = "no_validation", fitting: bool = False) -> Any:

@@ -22,6 +22,7 @@ from novidgp.numerics.scaling import is_constant
 
 MEANS = ("zero", "linear", "linear-learned")
 SHARINGS = ("auto", "separate", "shared")
+ORDERS = ("time",)
 DTYPES = ("float32", "float64")
 _SEEDS = 2**31 - 1
 
@@ -30,6 +31,15 @@ def check_likelihood(name: Any, task: str) -> None:
     """Refuse a likelihood that is unknown or belongs to the other estimator."""
     known = [likelihood for likelihood, kind in LIKELIHOODS.items() if kind.task == task]
     check_choice("likelihood", name, ["auto", *known])
+
+
+def check_order(value: Any, task: str) -> None:
+    """Refuse an order of the rows that is unknown, or that nothing could be made of."""
+    if value is None:
+        return
+    check_choice("order", value, ORDERS)
+    if task != "regression":
+        raise ValueError(f"order={value!r} is for regression; leave columns out by hand, or use order=None.")
 
 
 def check_latent(name: str, value: Any) -> None:

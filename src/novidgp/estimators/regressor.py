@@ -88,6 +88,10 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         once more with so many inducing points. It needs 200 rows, `starts=1` and one kernel for all classes.
         `auto` is 2,000 for 2,000 images and more, where that improves on the last layer as trained, and
         `fit_notes_` tells; none otherwise.
+    order : {None, "time"}, default=None
+        `time`: the rows are in the order of time, or of groups, and rows to come will follow them. Columns
+        such as a date, in which neighbouring rows are alike, are then left out where the last tenth of the
+        rows is predicted better without, and `fit_notes_` names them. It needs 1,000 rows, in memory.
     augment : {None, "shift", "flip", "shift+flip"}, default=None
         What every step does to the images of its batch: shift them by a few pixels, mirror half of them.
     max_steps : int, default=None

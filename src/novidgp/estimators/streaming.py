@@ -66,6 +66,8 @@ def refuse_options(estimator: Any, sample_weight: Any) -> None:
         )
     if goes_on(estimator):
         raise ValueError("warm_start=True needs rows in memory, in every fit.")
+    if estimator.order is not None:
+        raise ValueError(f"order={estimator.order!r} needs rows in memory: read the table first.")
     if estimator.validation_fraction is not None:
         raise ValueError(
             f"validation_fraction={estimator.validation_fraction} needs rows in memory. Keep rows for "

@@ -36,11 +36,11 @@ _JUDGED_ROWS = 2_048
 All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
 _OUTLIER = 5.0
-_MARGIN = 0.01
+MARGIN = 0.01
 """Gain in nats per row below which the simpler model is kept."""
 _WEIGHTS = 1e-12, 1e12
 """Rows of less and of more weight are neighbours as if they had this: single precision has no further."""
-_END = 0.1
+LAST_ROWS = 0.1
 _LEAST_END = 100
 _ORDERED = 3.0
 """Share of the rows at the end, and the least number of them, that judge the layer once more; and the
@@ -129,17 +129,17 @@ def fit_local_layer(
         weights = counted[judged]
         scales, gains = _calibration(conditioned, judged, errors[judged], *seen, weights, settings.neighbours)
         penalty = conditioned.gp.num_parameters / _effective(counted[trained])  # as in Akaike's criterion
-        gain, error = _mean_and_error(gains - penalty, weights)
+        gain, error = mean_and_error(gains - penalty, weights)
         told = f"with each of {len(judged):,} rows left out in turn"
-        end = _end_of(rows)
+        end = end_of(len(rows))
         if len(end):
             seen = _of_target(paths(observed[end]), number)
             gains = _end_gains(conditioned, end, scales, errors[end], *seen, settings.neighbours)
-            last, last_error = _mean_and_error(gains - penalty, counted[end])
+            last, last_error = mean_and_error(gains - penalty, counted[end])
             if last < gain - _ORDERED * np.hypot(error, last_error):
                 gain, error = last, last_error
                 told = "the order of the rows means something, and with the last tenth of them left out"
-        kept = settings.required or gain > max(_MARGIN, 2.0 * error)
+        kept = settings.required or gain > max(MARGIN, 2.0 * error)
         # Not judged with doubts: those about a judged row's neighbours come from its own target.
         targets.append(LocalTarget(conditioned.with_doubts(), scales) if kept else None)
         notes.append(
@@ -150,7 +150,7 @@ def fit_local_layer(
     return Outcome(layer, tuple(notes))
 
 
-def _mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """The mean of values `(n,)` by their weights, and its standard error."""
     share = weight / np.sum(weight)
     mean = float(share @ values)
@@ -190,12 +190,12 @@ def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, variance + noise[:, None]
 
 
-def _end_of(rows: Rows) -> np.ndarray:
+def end_of(rows: int) -> np.ndarray:
     """Numbers of rows among the last ones, none where there are too few: evenly spaced, in order."""
-    count = int(_END * len(rows))
+    count = int(LAST_ROWS * rows)
     if count < _LEAST_END:
         return np.array([], int)
-    return np.linspace(len(rows) - count, len(rows) - 1, min(count, _JUDGED_ROWS)).astype(int)
+    return np.linspace(rows - count, rows - 1, min(count, _JUDGED_ROWS)).astype(int)
 
 
 def _end_gains(

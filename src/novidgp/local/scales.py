@@ -8,6 +8,7 @@ hundred has the deep GP's variance. So densities, and the coverage of intervals,
 
 import numpy as np
 from scipy.special import chdtri
+from scipy.stats import t
 
 LEVELS = 100
 """Levels at which the law of the factors is kept."""
@@ -22,6 +23,12 @@ _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 def t_scales(df: float, count: int = LEVELS) -> np.ndarray:
     """Variances whose Gaussians mix to a t distribution of variance one: quantiles at `count` levels."""
     return (df - 2.0) / chdtri(df, _levels(count))
+
+
+def t_log_density(errors: np.ndarray, variance: np.ndarray, df: float) -> np.ndarray:
+    """Log density of errors with this variance, under a t distribution."""
+    scale = np.sqrt(variance.astype(np.float64) * (df - 2.0) / df)
+    return t.logpdf(errors / scale, df) - np.log(scale)
 
 
 def fitted_scales(

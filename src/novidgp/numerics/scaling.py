@@ -4,6 +4,7 @@ Statistics come from the training rows only and are computed in float64 on colum
 magnitude, so that columns of 1e-300 or 1e300 neither vanish nor overflow.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,12 @@ class Standardiser(NamedTuple):
             rows = slice(start, start + _BLOCK)
             scaled[rows] = self.inputs(values[rows])
         return scaled
+
+    def without(self, columns: Sequence[int]) -> "Standardiser":
+        """The same, for a model that is not to see some columns: they become zero, as constant ones do."""
+        scale = np.array(self.scale, np.float64)
+        scale[list(columns)] = np.inf
+        return self._replace(scale=scale)
 
     def original(self, scaled: np.ndarray) -> np.ndarray:
         """Inputs from scaled ones; those of a constant column are the constant."""
