@@ -5,7 +5,7 @@ import numpy as np
 NAMES = ["tag", "day", "angle"]
 
 
-def runs(seed=0, days=20, rows=10):
+def runs(seed=0, days=20, rows=6):
     """Runs of days in which every day has its own effect. The last run has the tag of the first, and other
     effects: inputs `(n, 3)` and targets `(n, 1)`, in order."""
     rng = np.random.default_rng(seed)
