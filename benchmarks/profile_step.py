@@ -117,8 +117,9 @@ def print_parts():
                 begin = time.perf_counter()
                 jax.block_until_ready(program(*inputs))
                 times.append(time.perf_counter() - begin)
-        memory = program.memory_analysis().temp_size_in_bytes / 1e6
-        print(f"{name:<34}{1e3 * min(times):>7.2f}{memory:>7.1f}")
+        memory = program.memory_analysis()
+        assert memory is not None
+        print(f"{name:<34}{1e3 * min(times):>7.2f}{memory.temp_size_in_bytes / 1e6:>7.1f}")
 
 
 def kernel_times(program, arguments):
