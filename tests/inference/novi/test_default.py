@@ -195,6 +195,7 @@ def test_the_number_of_rows_decides_the_rate_of_hyperparameters():
 def test_a_solved_last_layer_needs_fewer_steps_and_on_small_data_fewer_rows():
     gaussian, classifier = small_model(), one_layer(np.zeros((3, 1), np.float32), Bernoulli())
     small, large = (NOVI().budget(gaussian, rows) for rows in (SMALL_DATA, SMALL_DATA + 1))
+    assert [NOVI().budget(gaussian, rows).batch_size for rows in (100, 277, 320, 321)] == [256, 277, 320, 256]
     climbed = NOVI().budget(classifier, SMALL_DATA)
     usual = NOVI().budget(classifier, SMALL_DATA + 1)
     assert usual == DSVI().budget(gaussian, SMALL_DATA)

@@ -36,6 +36,9 @@ SMALL_BUDGET, LARGE_BUDGET = Budget(400, 256), Budget(700, 1000)
 SMALL_GRADIENT_BUDGET = Budget(600, 256)
 """What a run needs: up to so many rows and beyond, where the last layer is solved for; up to so many where it
 is not. 1000 steps of 1000 rows end no better, and take up to six times as long (docs/notebook.md)."""
+NEARLY_ALL = 1.25
+"""Where there are no more than so many batches of rows and the last layer is solved for, a step has all rows:
+a batch of nearly all saves nothing, and its solution is an average over the last few steps."""
 
 
 @final
@@ -97,6 +100,8 @@ class NOVI(Method):
     def budget(self, model, num_data):
         small = num_data <= SMALL_DATA
         if self.solves_last_layer(model):
+            if num_data <= NEARLY_ALL * SMALL_BUDGET.batch_size:
+                return SMALL_BUDGET._replace(batch_size=max(num_data, SMALL_BUDGET.batch_size))
             return SMALL_BUDGET if small else LARGE_BUDGET
         return SMALL_GRADIENT_BUDGET if small else super().budget(model, num_data)
 
