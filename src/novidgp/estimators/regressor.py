@@ -101,8 +101,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     starts : int, default=1
         Models trained side by side from different starts, whose mixture predicts. Two take twice the time.
     batch_size : int, default=None
-        Rows of a step. None is what the method needs: for `novi` 256 up to 2,000 rows (all of up to 320), 64 images with
-        convolutional layers, else 1000.
+        Rows of a step. None is what the method needs: for `novi` 256 up to 2,000 rows, all of up to 320, 64
+        images with convolutional layers, else 1000.
     devices : None, int or "all", default=None
         How many of JAX's devices (of every process, where there are several) share the work: the starts,
         where each can have equally many, or the rows of every step. None is one. The model is the same but
