@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from novidgp.local.choice import LocalSettings, Paths, _effective, fit_local_layer
+from novidgp.local.choice import Paths, fit_local_layer
+from novidgp.local.judgement import LocalSettings, effective
 from novidgp.local.rows import Rows
 from novidgp.local.training import train
 
@@ -141,8 +142,8 @@ def test_rows_of_little_weight_are_hardly_there(wave, weight):
 
 
 def test_the_standard_error_of_the_gain_knows_that_few_rows_carry_the_weight():
-    assert _effective(np.full(50, 0.3)) == pytest.approx(50.0)
-    assert _effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
+    assert effective(np.full(50, 0.3)) == pytest.approx(50.0)
+    assert effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
 
 
 def groups(order):

@@ -1,8 +1,11 @@
 """Local layers as arrays and back."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from novidgp.local.class_layer import ClassLayer
 from novidgp.local.files import layer_from_arrays, layer_to_arrays
 from novidgp.local.gp import LocalGP
 from novidgp.local.layer import LocalLayer, LocalTarget
@@ -28,6 +31,27 @@ def test_a_layer_comes_back_whole(layer):
     for name, array in layer_to_arrays(layer).items():
         np.testing.assert_array_equal(layer_to_arrays(again)[name], array)
     assert layer_from_arrays(layer_to_arrays(None)) is None
+
+
+@pytest.fixture
+def class_layer(layer):
+    rows = dataclasses.replace(layer.targets[1].conditioned.rows, residuals=np.ones((9, 3)))
+    conditioned = dataclasses.replace(layer.targets[1].conditioned, rows=rows)
+    return ClassLayer(layer.features, 4, conditioned)
+
+
+def test_a_layer_of_classes_comes_back_whole(class_layer):
+    arrays = layer_to_arrays(class_layer)
+    again = layer_from_arrays(arrays)
+    assert isinstance(again, ClassLayer)
+    assert again.neighbours == 4
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(layer_to_arrays(again)[name], array)
+    for name, value in (("residuals", np.ones((8, 3))), ("log_variance", np.ones(3))):
+        with pytest.raises(
+            ModelFileError, match=f"local/classes/{'inputs' if name == 'residuals' else name}"
+        ):
+            layer_from_arrays(arrays | {f"local/classes/{name}": value})
 
 
 @pytest.mark.parametrize(

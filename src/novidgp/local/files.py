@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from novidgp.local.class_layer import ClassLayer
 from novidgp.local.gp import LEAST_DF, LocalGP
 from novidgp.local.layer import LocalLayer, LocalTarget
 from novidgp.local.rows import ConditionedGP, Rows
@@ -12,11 +13,12 @@ from novidgp.numerics.scaling import Standardiser
 from novidgp.storage import ModelFileError
 
 PREFIX = "local/"
+_CLASSES = "classes"
 _ROWS = ("inputs", "residuals", "deep_variance", "noise_factor")
 _GP = ("log_lengthscale", "log_variance", "log_stretch", "log_noise", "log_share", "log_excess_df")
 
 
-def layer_to_arrays(layer: LocalLayer | None) -> dict[str, np.ndarray]:
+def layer_to_arrays(layer: LocalLayer | ClassLayer | None) -> dict[str, np.ndarray]:
     """The arrays of a layer by name; none for None."""
     if layer is None:
         return {}
@@ -24,37 +26,48 @@ def layer_to_arrays(layer: LocalLayer | None) -> dict[str, np.ndarray]:
         "shift": layer.features.shift,
         "scale": layer.features.scale,
         "neighbours": np.asarray(layer.neighbours),
-        "targets": np.asarray([target is not None for target in layer.targets]),
     }
-    for number, target in enumerate(layer.targets):
-        if target is None:
-            continue
-        rows, gp = target.conditioned.rows, target.conditioned.gp
-        arrays[f"{number}/scales"] = target.scales
-        arrays |= {f"{number}/{name}": np.asarray(getattr(rows, name)) for name in _ROWS}
-        arrays |= {f"{number}/{name}": np.asarray(getattr(gp, name)) for name in _GP}
+    if isinstance(layer, ClassLayer):
+        arrays |= _conditioned_to_arrays(layer.conditioned, _CLASSES)
+    else:
+        arrays["targets"] = np.asarray([target is not None for target in layer.targets])
+        for number, target in enumerate(layer.targets):
+            if target is not None:
+                arrays[f"{number}/scales"] = target.scales
+                arrays |= _conditioned_to_arrays(target.conditioned, number)
     return {PREFIX + name: array for name, array in arrays.items()}
 
 
-def layer_from_arrays(arrays: Mapping[str, np.ndarray]) -> LocalLayer | None:
+def layer_from_arrays(arrays: Mapping[str, np.ndarray]) -> LocalLayer | ClassLayer | None:
     """The layer that `layer_to_arrays` wrote, or None if it wrote none."""
     own = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
     if not own:
         return None
-
-    own = _with_scales(own)
+    classes = f"{_CLASSES}/residuals" in own
+    if not classes:
+        own = _with_scales(own)
     _check_shapes(own)
+    features, neighbours = Standardiser(own["shift"], own["scale"]), int(own["neighbours"])
+    if classes:
+        return ClassLayer(features, neighbours, _conditioned(own, _CLASSES))
 
     def target(number: int) -> LocalTarget:
-        rows = Rows(*(own[f"{number}/{name}"] for name in _ROWS))
-        gp = LocalGP(*(own[f"{number}/{name}"] for name in _GP))
-        return LocalTarget(ConditionedGP(gp, rows), own[f"{number}/scales"])
+        return LocalTarget(_conditioned(own, number), own[f"{number}/scales"])
 
-    return LocalLayer(
-        Standardiser(own["shift"], own["scale"]),
-        int(own["neighbours"]),
-        tuple(target(number) if there else None for number, there in enumerate(own["targets"])),
-    )
+    targets = tuple(target(number) if there else None for number, there in enumerate(own["targets"]))
+    return LocalLayer(features, neighbours, targets)
+
+
+def _conditioned_to_arrays(conditioned: ConditionedGP, name: int | str) -> dict[str, np.ndarray]:
+    """Rows and parameters of a target, which has a number, or of the classes."""
+    parts = {field: getattr(conditioned.rows, field) for field in _ROWS}
+    parts |= {field: getattr(conditioned.gp, field) for field in _GP}
+    return {f"{name}/{field}": np.asarray(array) for field, array in parts.items()}
+
+
+def _conditioned(own: Mapping[str, np.ndarray], name: int | str) -> ConditionedGP:
+    rows = Rows(*(own[f"{name}/{field}"] for field in _ROWS))
+    return ConditionedGP(LocalGP(*(own[f"{name}/{field}"] for field in _GP)), rows)
 
 
 def _with_scales(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -70,17 +83,21 @@ def _check_shapes(own: Mapping[str, np.ndarray]) -> None:
     """Refuse arrays that cannot be of one layer, before anything is made of them."""
     columns = own["shift"].size
     wanted = {"shift": (columns,), "scale": (columns,), "neighbours": ()}
-    for number in np.flatnonzero(own["targets"]):
-        rows = len(np.atleast_1d(own[f"{number}/residuals"]))
-        shapes = ((rows, columns), (rows,), (rows,), (rows,), (LEVELS,), (columns,), (2,), (), (), (), ())
-        wanted |= {
-            f"{number}/{name}": shape for name, shape in zip((*_ROWS, "scales", *_GP), shapes, strict=True)
-        }
+    targets = np.flatnonzero(own["targets"]).tolist() if "targets" in own else [_CLASSES]
+    for name in targets:
+        residuals = np.atleast_1d(own[f"{name}/residuals"])
+        rows = residuals.shape[:1]
+        shapes = ((*rows, columns), residuals.shape if name == _CLASSES else rows, rows, rows)
+        wanted |= {f"{name}/{field}": shape for field, shape in zip(_ROWS, shapes, strict=True)}
+        shapes = ((columns,), (2,), (), (), (), ())
+        wanted |= {f"{name}/{field}": shape for field, shape in zip(_GP, shapes, strict=True)}
+        if name != _CLASSES:
+            wanted[f"{name}/scales"] = (LEVELS,)
     for name, shape in wanted.items():
         if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):
             raise ModelFileError(f"Array {PREFIX + name!r} is not finite numbers of shape {list(shape)}.")
-    for number in np.flatnonzero(own["targets"]):
-        if np.any(own[f"{number}/scales"] <= 0.0):
-            raise ModelFileError(f"Array '{PREFIX}{number}/scales' has a scale that is not above zero.")
+    for name in targets:
+        if np.any(own.get(f"{name}/scales", np.ones(1)) <= 0.0):
+            raise ModelFileError(f"Array '{PREFIX}{name}/scales' has a scale that is not above zero.")
     if own["neighbours"] < 1:
         raise ModelFileError(f"The local layer has {own['neighbours']} neighbours.")

@@ -46,6 +46,11 @@ class LocalLayer:
     neighbours: int
     targets: tuple[LocalTarget | None, ...]
 
+    @property
+    def num_rows(self) -> int:
+        """How many training rows it holds."""
+        return max(len(target.conditioned.rows) for target in self.targets if target is not None)
+
     def correct(
         self, mean: np.ndarray, variance: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
