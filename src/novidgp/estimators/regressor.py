@@ -83,8 +83,9 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     local : bool, "auto" or dict, default="auto"
         A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
-        `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
-        dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its training rows.
+        `fit_notes_`; it needs the `gaussian` likelihood, or classes, and 200 rows. True or a dict keep it in
+        any case. A dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its
+        training rows.
     wide : int, "auto" or None, default="auto"
         A wide last layer, for classes: after training, hidden layers held still, the last layer is solved
         once more with so many inducing points. It needs 200 rows, `starts=1` and one kernel for all classes.
