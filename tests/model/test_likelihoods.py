@@ -271,7 +271,7 @@ def test_extreme_latents_keep_values_and_gradients_finite_in_float32(name):
 
 @pytest.mark.parametrize(("name", "width"), [("bernoulli", 1), ("softmax", 3)])
 def test_function_values_are_found_from_class_probabilities(x64, name, width):
-    """Where one class is all but sure the probit comes from the other's probability, which has more digits."""
+    """Where one class is all but sure the probit comes from the other one, which has more digits."""
     likelihood = LIKELIHOODS[name].start(1, noise=1.0, count_rate=1.0, dtype=float)
     f = np.concatenate([np.random.default_rng(0).standard_normal((6, width)), np.full((1, width), 7.0)])
     f = f - f.mean(axis=1, keepdims=True) if width > 1 else f

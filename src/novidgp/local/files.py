@@ -38,17 +38,18 @@ def layer_to_arrays(layer: LocalLayer | ClassLayer | None) -> dict[str, np.ndarr
     return {PREFIX + name: array for name, array in arrays.items()}
 
 
-def layer_from_arrays(arrays: Mapping[str, np.ndarray]) -> LocalLayer | ClassLayer | None:
-    """The layer that `layer_to_arrays` wrote, or None if it wrote none."""
+def layer_from_arrays(
+    arrays: Mapping[str, np.ndarray], num_classes: int | None = None
+) -> LocalLayer | ClassLayer | None:
+    """The layer that `layer_to_arrays` wrote, of a classifier if there are classes; None if it wrote none."""
     own = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
     if not own:
         return None
-    classes = f"{_CLASSES}/residuals" in own
-    if not classes:
+    if num_classes is None:
         own = _with_scales(own)
-    _check_shapes(own)
+    _check_shapes(own, num_classes)
     features, neighbours = Standardiser(own["shift"], own["scale"]), int(own["neighbours"])
-    if classes:
+    if num_classes is not None:
         return ClassLayer(features, neighbours, _conditioned(own, _CLASSES))
 
     def target(number: int) -> LocalTarget:
@@ -79,19 +80,18 @@ def _with_scales(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return own
 
 
-def _check_shapes(own: Mapping[str, np.ndarray]) -> None:
+def _check_shapes(own: Mapping[str, np.ndarray], num_classes: int | None) -> None:
     """Refuse arrays that cannot be of one layer, before anything is made of them."""
     columns = own["shift"].size
     wanted = {"shift": (columns,), "scale": (columns,), "neighbours": ()}
-    targets = np.flatnonzero(own["targets"]).tolist() if "targets" in own else [_CLASSES]
+    targets = [_CLASSES] if num_classes is not None else np.flatnonzero(own["targets"]).tolist()
     for name in targets:
-        residuals = np.atleast_1d(own[f"{name}/residuals"])
-        rows = residuals.shape[:1]
-        shapes = ((*rows, columns), residuals.shape if name == _CLASSES else rows, rows, rows)
+        rows = np.atleast_1d(own[f"{name}/residuals"]).shape[:1]
+        shapes = ((*rows, columns), rows if num_classes is None else (*rows, num_classes), rows, rows)
         wanted |= {f"{name}/{field}": shape for field, shape in zip(_ROWS, shapes, strict=True)}
         shapes = ((columns,), (2,), (), (), (), ())
         wanted |= {f"{name}/{field}": shape for field, shape in zip(_GP, shapes, strict=True)}
-        if name != _CLASSES:
+        if num_classes is None:
             wanted[f"{name}/scales"] = (LEVELS,)
     for name, shape in wanted.items():
         if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):
