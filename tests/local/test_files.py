@@ -20,7 +20,7 @@ def layer():
     rng = np.random.default_rng(0)
     rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=9), np.ones(9), np.ones(9))
     gp = LocalGP(np.zeros(2), np.zeros(2), *(np.zeros(()) for _ in range(4)))
-    target = LocalTarget(ConditionedGP(gp, rows), t_scales(4.0))
+    target = LocalTarget(ConditionedGP(gp, rows), t_scales(4.0), 0.0)
     return LocalLayer(Standardiser(np.zeros(2), np.array([1.0, np.inf])), 4, (None, target))
 
 
@@ -65,11 +65,19 @@ def test_a_layer_of_classes_comes_back_whole(class_layer):
         ("local/scale", np.ones(5)),
         ("local/1/scales", np.ones(5)),
         ("local/1/scales", np.zeros(100)),
+        ("local/1/most_spread", np.asarray(1.5)),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(layer, name, value):
     with pytest.raises(ModelFileError):
         layer_from_arrays(layer_to_arrays(layer) | {name: value})
+
+
+def test_files_without_a_most_spread_have_a_half(layer):
+    arrays = layer_to_arrays(layer)
+    assert layer_from_arrays(arrays).targets[1].most_spread == 0.0
+    del arrays["local/1/most_spread"]
+    assert layer_from_arrays(arrays).targets[1].most_spread == 0.5
 
 
 def test_files_with_one_factor_have_the_scales_of_a_t_distribution(layer):

@@ -27,7 +27,7 @@ from novidgp.local.judgement import (
     row_weights,
     trained_rows,
 )
-from novidgp.local.layer import LocalLayer, LocalTarget, corrected_paths, kept_spread
+from novidgp.local.layer import SPREADS, LocalLayer, LocalTarget, corrected_paths, kept_spread
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.scales import fitted_scales
 from novidgp.local.training import train
@@ -106,16 +106,18 @@ def fit_local_layer(
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)
         weights = counted[judged]
-        scales, gains = _calibration(conditioned, judged, errors[judged], *seen, weights, settings.neighbours)
+        facts = conditioned, judged, errors[judged], *seen, weights, settings.neighbours
+        scales, most_spread, gains = _calibration(*facts)
         last, end = None, end_of(len(rows))
         if len(end):
             seen = _of_target(paths(observed[end]), number)
-            last = _end_gains(conditioned, end, scales, errors[end], *seen, settings.neighbours)
+            facts = conditioned, end, scales, errors[end], *seen, settings.neighbours
+            last = _end_gains(*facts, most_spread)
             last = Gains(last, counted[end])
         penalty = conditioned.gp.num_parameters / effective(counted[trained])  # as in Akaike's criterion
         kept, note = judge(Gains(gains, weights), last, penalty, required=settings.required, name=name)
         # Not judged with doubts: those about a judged row's neighbours come from its own target.
-        targets.append(LocalTarget(conditioned.with_doubts(), scales) if kept else None)
+        targets.append(LocalTarget(conditioned.with_doubts(), scales, most_spread) if kept else None)
         notes.append(note)
     layer = LocalLayer(features, settings.neighbours, tuple(targets)) if any(targets) else None
     return Outcome(layer, tuple(notes))
@@ -157,6 +159,7 @@ def _end_gains(
     mean: np.ndarray,
     variance: np.ndarray,
     neighbours: int,
+    most_spread: float,
 ) -> np.ndarray:
     """The layer's gain in log density over the deep GP at rows at the end, given those before the first."""
     inputs = conditioned.rows.inputs[end]
@@ -164,7 +167,7 @@ def _end_gains(
     found = before.nearest(inputs, neighbours)
     shift, total = before.moments(inputs, variance.mean(axis=0) + mean.var(axis=0), found)
     truth = mean.mean(axis=0) + errors
-    density = _log_density(truth, *corrected_paths(mean, variance, shift, total, scales))
+    density = _log_density(truth, *corrected_paths(mean, variance, shift, total, scales, most_spread))
     return density - _log_density(truth, mean, variance)
 
 
@@ -176,28 +179,33 @@ def _calibration(
     variance: np.ndarray,
     weights: np.ndarray,
     neighbours: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The scales that suit the judged rows best, each counted by its weight, and the layer's gain in log
-    density over the deep GP at each of them, with scales that are fitted to the other half of the rows."""
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """The scales and the most spread of the paths that suit the judged rows best, each counted by its weight,
+    and the layer's gain in log density over the deep GP at each of them, with scales that are fitted to the
+    other half of the rows."""
     found = conditioned.nearest_others(judged, neighbours)
     spread = mean.var(axis=0)
     deep_variance = variance.mean(axis=0) + spread
     shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
-    missed, share = errors - shift, kept_spread(spread, total) * spread / total
+    missed, truth = errors - shift, mean.mean(axis=0) + errors
+    alone = _log_density(truth, mean, variance)
+    halves = slice(0, None, 2), slice(1, None, 2)
 
-    def scales_of(rows: slice) -> np.ndarray:
+    def scales_of(rows: slice, most_spread: float) -> np.ndarray:
+        share = kept_spread(spread, total, most_spread) * spread / total
         facts = missed[rows], total[rows], share[rows], deep_variance[rows]
         return fitted_scales(*facts, conditioned.df, weights[rows])
 
-    truth = mean.mean(axis=0) + errors
-    gains = -_log_density(truth, mean, variance)
-    halves = slice(0, None, 2), slice(1, None, 2)
-    for half, other in (halves, halves[::-1]):
-        corrected = corrected_paths(
-            mean[:, half], variance[:, half], shift[half], total[half], scales_of(other)
-        )
-        gains[half] += _log_density(truth[half], *corrected)
-    return scales_of(slice(None)), gains
+    def gains_of(most_spread: float) -> np.ndarray:
+        gains = -alone
+        for half, other in (halves, halves[::-1]):
+            paths = mean[:, half], variance[:, half], shift[half], total[half]
+            corrected = corrected_paths(*paths, scales_of(other, most_spread), most_spread)
+            gains[half] += _log_density(truth[half], *corrected)
+        return gains
+
+    gains, best = max(((gains_of(most), most) for most in SPREADS), key=lambda pair: weights @ pair[0])
+    return scales_of(slice(None), best), best, gains
 
 
 def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

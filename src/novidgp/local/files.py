@@ -6,7 +6,7 @@ import numpy as np
 
 from novidgp.local.class_layer import ClassLayer
 from novidgp.local.gp import LEAST_DF, LocalGP
-from novidgp.local.layer import LocalLayer, LocalTarget
+from novidgp.local.layer import SPREADS, LocalLayer, LocalTarget
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.scales import LEVELS, t_scales
 from novidgp.numerics.scaling import Standardiser
@@ -34,6 +34,7 @@ def layer_to_arrays(layer: LocalLayer | ClassLayer | None) -> dict[str, np.ndarr
         for number, target in enumerate(layer.targets):
             if target is not None:
                 arrays[f"{number}/scales"] = target.scales
+                arrays[f"{number}/most_spread"] = np.asarray(target.most_spread)
                 arrays |= _conditioned_to_arrays(target.conditioned, number)
     return {PREFIX + name: array for name, array in arrays.items()}
 
@@ -46,14 +47,15 @@ def layer_from_arrays(
     if not own:
         return None
     if num_classes is None:
-        own = _with_scales(own)
+        own = _completed(own)
     _check_shapes(own, num_classes)
     features, neighbours = Standardiser(own["shift"], own["scale"]), int(own["neighbours"])
     if num_classes is not None:
         return ClassLayer(features, neighbours, _conditioned(own, _CLASSES))
 
     def target(number: int) -> LocalTarget:
-        return LocalTarget(_conditioned(own, number), own[f"{number}/scales"])
+        spread = float(own[f"{number}/most_spread"])
+        return LocalTarget(_conditioned(own, number), own[f"{number}/scales"], spread)
 
     targets = tuple(target(number) if there else None for number, there in enumerate(own["targets"]))
     return LocalLayer(features, neighbours, targets)
@@ -71,9 +73,11 @@ def _conditioned(own: Mapping[str, np.ndarray], name: int | str) -> ConditionedG
     return ConditionedGP(LocalGP(*(own[f"{name}/{field}"] for field in _GP)), rows)
 
 
-def _with_scales(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """With scales where an older version kept one factor of those of a t distribution."""
+def _completed(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """With what older versions did not write: the most spread, and scales in the place of one factor of those
+    of a t distribution."""
     for number in np.flatnonzero(own["targets"]):
+        own = {f"{number}/most_spread": np.asarray(SPREADS[0])} | own
         if (factor := own.get(f"{number}/calibration")) is not None:
             df = LEAST_DF + float(np.exp(own[f"{number}/log_excess_df"]))
             own = own | {f"{number}/scales": factor * t_scales(df)}
@@ -92,12 +96,16 @@ def _check_shapes(own: Mapping[str, np.ndarray], num_classes: int | None) -> Non
         shapes = ((columns,), (2,), (), (), (), ())
         wanted |= {f"{name}/{field}": shape for field, shape in zip(_GP, shapes, strict=True)}
         if num_classes is None:
-            wanted[f"{name}/scales"] = (LEVELS,)
+            wanted |= {f"{name}/scales": (LEVELS,), f"{name}/most_spread": ()}
     for name, shape in wanted.items():
         if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):
             raise ModelFileError(f"Array {PREFIX + name!r} is not finite numbers of shape {list(shape)}.")
     for name in targets:
-        if np.any(own.get(f"{name}/scales", np.ones(1)) <= 0.0):
+        if num_classes is not None:
+            continue
+        if np.any(own[f"{name}/scales"] <= 0.0):
             raise ModelFileError(f"Array '{PREFIX}{name}/scales' has a scale that is not above zero.")
+        if not 0.0 <= own[f"{name}/most_spread"] < 1.0:
+            raise ModelFileError(f"Array '{PREFIX}{name}/most_spread' is no share of a variance.")
     if own["neighbours"] < 1:
         raise ModelFileError(f"The local layer has {own['neighbours']} neighbours.")
