@@ -63,7 +63,8 @@ def condition(
     solved = jax.lax.stop_gradient(_solve(covariance, right))
     a, b = solved[..., :-1], solved[..., -1]
     products = jnp.einsum("nkl,nl->nk", covariance, b)
-    mean = jnp.sum((cross - products)[..., None] * a + b[..., None] * columns, axis=1)
+    terms = cross[..., None] * a + b[..., None] * columns - products[..., None] * a
+    mean = jnp.sum(terms, axis=1)
     variance = prior - jnp.sum(2.0 * cross * b - products * b, axis=-1)
     return mean.reshape(residuals.shape[:1] + residuals.shape[2:]), variance
 
