@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from novidgp import DGPRegressor
+from novidgp import DGPClassifier, DGPRegressor
 from novidgp.estimators import rehearsal as module
 
 rng = np.random.default_rng(0)
@@ -35,9 +35,15 @@ def regressor(**settings):
     return DGPRegressor(**(small | {"local": True, "random_state": 0} | settings))
 
 
-def test_what_comes_after_training_is_compiled_aside(rehearsed, monkeypatch):
+def classifier(**settings):
+    return DGPClassifier(**regressor(**settings).get_params())
+
+
+@pytest.mark.parametrize("classes", [None, 2, 3])
+def test_what_comes_after_training_is_compiled_aside(rehearsed, monkeypatch, classes):
     """Once the model is trained nothing is compiled: neither for its local layer nor for predictions."""
-    events, real = [], DGPRegressor._fit_local
+    kind = DGPRegressor if classes is None else DGPClassifier
+    events, real = [], kind._fit_local
 
     def listen(event, duration, **_):
         if event == COMPILED:
@@ -47,11 +53,14 @@ def test_what_comes_after_training_is_compiled_aside(rehearsed, monkeypatch):
         events.append("trained")
         real(self, *arguments)
 
-    monkeypatch.setattr(DGPRegressor, "_fit_local", fit_local)
+    monkeypatch.setattr(kind, "_fit_local", fit_local)
     jax.clear_caches()
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        regressor().fit(X, y).predict(X, return_std=True)
+        if classes is None:
+            regressor().fit(X, y).predict(X, return_std=True)
+        else:
+            classifier().fit(X, np.arange(len(X)) % classes).predict_proba(X)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     assert events.index("trained") > 5

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from novidgp import DGPClassifier, DGPRegressor, load_model, storage
 from novidgp.storage import ModelFileError
 
-SMALL = {"inference": "dsvi", "num_inducing": 10, "max_steps": 20, "num_predict_samples": 4}
+SMALL = {"inference": "dsvi", "num_inducing": 10, "max_steps": 20, "num_predict_samples": 4, "local": False}
 CONV = {"layers": [{"kind": "sum", "size": 3, "stride": 2}], "batch_size": 32}
 
 

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import pytest
 
 from novidgp.inference import METHODS, make_method, prepare
+from novidgp.local.class_layer import _corrected_block, label_loss
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import starting_gp
 from novidgp.local.rows import _predict
-from novidgp.local.training import _block_loss
+from novidgp.local.training import error_loss
 from novidgp.model.feature_map import FEATURE_MAP
 from novidgp.posteriors.prepared import _draw
 from support.small import ROWS, small_batch, small_model
@@ -51,8 +52,11 @@ def test_no_lapack_call_of_the_local_layer_is_batched():
     gp = starting_gp(2, 1.0, 1.0, "float32")
     rows = jnp.ones((6, 4))
     hoods, one = Neighbourhoods(jnp.ones((6, 4, 2)), rows, rows, rows), jnp.ones(6)
-    assert batched_calls(_block_loss.lower(gp, hoods, one, one, one)) == []
+    assert batched_calls(error_loss.lower(gp, hoods, one, one, one)) == []
     assert batched_calls(_predict.lower(gp, hoods, one)) == []
+    hoods, p = hoods._replace(residuals=jnp.ones((6, 4, 3))), jnp.ones((6, 3))
+    assert batched_calls(label_loss.lower(gp, hoods, p, p, one)) == []
+    assert batched_calls(_corrected_block.lower(gp, hoods, p)) == []
 
 
 def test_a_batched_call_would_be_seen():

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from novidgp.local.choice import LocalSettings, Paths, _effective, fit_local_layer
+from novidgp.local.choice import Paths, fit_local_layer
+from novidgp.local.judgement import LocalSettings, effective
 from novidgp.local.rows import Rows
 from novidgp.local.training import train
 
@@ -101,6 +102,17 @@ def test_residuals_that_the_deep_gp_has_fitted_count_for_more(wave):
     assert 1.8 < sizes[1] / sizes[0] < 5.0
 
 
+@pytest.mark.parametrize(("sharp", "most"), [(True, 0.0), (False, 0.5)])
+def test_paths_spread_no_further_than_errors_allow(sharp, most):
+    """Where most errors are a hundredth of the others, paths that spread would hide it."""
+    rng = np.random.default_rng(4)
+    columns = rng.uniform(-2.0, 2.0, size=(600, 2))
+    size = np.where(rng.random((600, 1)) < 0.8, 1e-3, 0.1) if sharp else 0.1
+    y = size * rng.normal(size=(600, 1))
+    layer, _ = fit(np.zeros((600, 1)), 0.05, y, columns, QUICK._replace(required=True), spread=0.1)
+    assert layer.targets[0].most_spread == most
+
+
 def test_every_target_has_its_own_rows_and_its_own_layer(wave):
     """Of the second target half is missing, and the deep GP is right about it."""
     columns, truth, noise = wave
@@ -141,8 +153,8 @@ def test_rows_of_little_weight_are_hardly_there(wave, weight):
 
 
 def test_the_standard_error_of_the_gain_knows_that_few_rows_carry_the_weight():
-    assert _effective(np.full(50, 0.3)) == pytest.approx(50.0)
-    assert _effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
+    assert effective(np.full(50, 0.3)) == pytest.approx(50.0)
+    assert effective(np.array([1e9, 1.0, 1.0])) == pytest.approx(1.0)
 
 
 def groups(order):

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import Matern
 
 from novidgp.local.gp import LocalGP, starting_gp
 from novidgp.local.rows import ConditionedGP, Rows
-from novidgp.local.training import leave_one_out_loss
+from novidgp.local.training import error_loss, leave_one_out_loss
 
 ROWS, COLUMNS = 40, 3
 
@@ -186,7 +186,8 @@ def test_the_loss_of_weighted_rows_is_that_of_equal_rows_left_out_together(gp, r
     point, unravel = ravel_pytree(gp)
     conditioned = ConditionedGP(gp, weighted(rows, weight))
     with jax.enable_x64(True):
-        loss = leave_one_out_loss(conditioned, errors, np.arange(15), weight, unravel)
+        facts = errors, rows.deep_variance
+        loss = leave_one_out_loss(conditioned, error_loss, facts, np.arange(15), weight, unravel)
         value, _ = loss(np.asarray(point, float))
     np.testing.assert_allclose(value, -np.mean(densities), rtol=1e-6)
 

@@ -30,6 +30,16 @@ def test_paths_that_spread_too_far_are_drawn_together():
     assert new_variance.min() > 0.0
 
 
+def test_paths_that_may_not_spread_have_one_mean():
+    """The total variance is what it would be with their spread; a row without any is no division by zero."""
+    mean, variance = paths(0.3)
+    mean[:, 0] = 0.0
+    total = np.linspace(0.5, 2.0, 20)
+    new_mean, new_variance = corrected_paths(mean, variance, 1.0, total, t_scales(200.0), 0.0)
+    np.testing.assert_allclose(new_mean, np.broadcast_to(mean.mean(0) + 1.0, mean.shape), atol=1e-12)
+    np.testing.assert_allclose(new_variance.mean(0), total, rtol=1e-2)
+
+
 def test_a_layer_that_changes_nothing_leaves_the_paths():
     """No shift, the deep GP's own variance and Gaussian errors: the deep GP's own mixture."""
     mean, variance = paths(0.3)

@@ -267,3 +267,16 @@ def test_extreme_latents_keep_values_and_gradients_finite_in_float32(name):
     value, gradient = jax.jit(jax.value_and_grad(total, (0, 1)))(mean, jnp.full_like(mean, 0.5))
     assert np.isfinite(value)
     assert all(np.isfinite(g).all() for g in gradient)
+
+
+@pytest.mark.parametrize(("name", "width"), [("bernoulli", 1), ("softmax", 3)])
+def test_function_values_are_found_from_class_probabilities(x64, name, width):
+    """Where one class is all but sure the probit comes from the other one, which has more digits."""
+    likelihood = LIKELIHOODS[name].start(1, noise=1.0, count_rate=1.0, dtype=float)
+    f = np.concatenate([np.random.default_rng(0).standard_normal((6, width)), np.full((1, width), 7.0)])
+    f = f - f.mean(axis=1, keepdims=True) if width > 1 else f
+    p = np.asarray(likelihood.probabilities(f))
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
+    assert np.array_equal(p.argmax(1), f.argmax(1) if width > 1 else f[:, 0] > 0.0)
+    again = likelihood.functions(p)
+    np.testing.assert_allclose(again - again.mean(1, keepdims=True) * (width > 1), f, atol=1e-9)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
+from novidgp.local.choice import Paths, fit_local_layer
+from novidgp.local.judgement import LocalSettings
 from novidgp.model.likelihoods import GaussianNoise
 from novidgp.numerics.scaling import identity, standardiser
 from novidgp.numerics.trees import on_device

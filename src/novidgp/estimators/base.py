@@ -39,7 +39,8 @@ from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
 from novidgp.estimators.warm import goes_on
 from novidgp.inference import METHODS, Method, make_method
-from novidgp.local.choice import LocalSettings, Paths, fit_local_layer
+from novidgp.local.class_layer import ClassLayer
+from novidgp.local.judgement import LocalSettings
 from novidgp.local.layer import LocalLayer
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import DGP
@@ -65,7 +66,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
     model_: DGP
     posterior_: Any
     ensemble_: Fitted | None
-    local_: LocalLayer | None
+    local_: LocalLayer | ClassLayer | None
     wide_: WideLayer | None
     config_: ModelConfig
     method_: Method
@@ -266,6 +267,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         auto = METHODS[self.inference].uses_local_variable and self.layers is None
         return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
+    @abc.abstractmethod
     def _fit_local(
         self,
         X: np.ndarray,
@@ -275,22 +277,6 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         rng: np.random.Generator,
     ) -> None:
         """Give the fitted model a local layer where it pays; `y` is scaled, `X` is not."""
-
-        def paths(rows: np.ndarray) -> Paths:
-            predictive = self._predict(X[rows])
-            assert predictive.columns is not None
-            return Paths(*predictive.moments, predictive.noise_variance(), predictive.columns)
-
-        self.local_, notes = fit_local_layer(
-            paths,
-            y,
-            settings,
-            most_freedom=2.0 * self.model_.layers[-1].num_inducing,
-            dtype=self.config_.dtype,
-            rng=rng,
-            weight=weight,
-        )
-        self.fit_notes_ += notes
 
     def _fitted(self) -> Fitted:
         return Fitted(self.model_, self.posterior_, self.ensemble_)

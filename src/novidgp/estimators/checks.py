@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from novidgp.checks import check_choice, check_flag, check_integer
 from novidgp.features.transformers import is_transformer
-from novidgp.local.choice import LocalSettings
+from novidgp.local.judgement import LocalSettings
 from novidgp.messages import unknown
 from novidgp.model.feature_map import NETWORKS
 from novidgp.model.kernels import KERNELS, kernel_names
@@ -25,6 +25,7 @@ SHARINGS = ("auto", "separate", "shared")
 ORDERS = ("time",)
 DTYPES = ("float32", "float64")
 _SEEDS = 2**31 - 1
+_LOCAL_LIKELIHOODS = ("gaussian", "bernoulli", "softmax")
 
 
 def check_likelihood(name: Any, task: str) -> None:
@@ -106,7 +107,7 @@ def check_local(value: Any, likelihood: str, *, latent: bool = False) -> LocalSe
             raise ValueError(
                 f"local={value!r} is unknown. Pass 'auto', True, False or a dict like {{'neighbours': 64}}."
             )
-        return LocalSettings() if likelihood == "gaussian" and not latent else None
+        return LocalSettings() if likelihood in _LOCAL_LIKELIHOODS and not latent else None
     if isinstance(value, bool | np.bool_):
         if not value:
             return None
@@ -115,7 +116,7 @@ def check_local(value: Any, likelihood: str, *, latent: bool = False) -> LocalSe
         raise TypeError(
             f"local must be 'auto', True, False or a dict such as {{'neighbours': 64}}, got {value!r}."
         )
-    if likelihood != "gaussian":
+    if likelihood not in _LOCAL_LIKELIHOODS:
         raise ValueError(
             f"local={value or True!r} needs likelihood='gaussian', got {likelihood!r}; pass local=False. "
             "(The local layer has heavy tails of its own.)"

@@ -28,6 +28,8 @@ from novidgp.estimators.sources import ArrayRows, TableRows, row_source
 from novidgp.estimators.streaming import fit_rows, note_source, open_rows, refuse_options
 from novidgp.estimators.transformed import fit_transformer
 from novidgp.inference import Method
+from novidgp.local.choice import Paths, fit_local_layer
+from novidgp.local.judgement import LocalSettings
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -81,8 +83,9 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     local : bool, "auto" or dict, default="auto"
         A local last layer: a GP on what the deep GP's mean leaves, seen through the training rows nearest
         to a row. `auto` keeps it where it improves the log density of rows that are left out, and tells in
-        `fit_notes_`; it needs the `gaussian` likelihood and 200 rows. True or a dict keep it in any case. A
-        dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its training rows.
+        `fit_notes_`; it needs the `gaussian` likelihood, or classes, and 200 rows. True or a dict keep it in
+        any case. A dict has some of `neighbours` (64) and `steps` (64). A model with this layer holds its
+        training rows.
     wide : int, "auto" or None, default="auto"
         A wide last layer, for classes: after training, hidden layers held still, the last layer is solved
         once more with so many inducing points. It needs 200 rows, `starts=1` and one kernel for all classes.
@@ -229,6 +232,30 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         fit_rows(self, file, method, config, **options)
         note_source(self, source)
         return self
+
+    def _fit_local(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        settings: LocalSettings,
+        rng: np.random.Generator,
+    ) -> None:
+        def paths(rows: np.ndarray) -> Paths:
+            predictive = self._predict(X[rows])
+            assert predictive.columns is not None
+            return Paths(*predictive.moments, predictive.noise_variance(), predictive.columns)
+
+        self.local_, notes = fit_local_layer(
+            paths,
+            y,
+            settings,
+            most_freedom=2.0 * self.model_.layers[-1].num_inducing,
+            dtype=self.config_.dtype,
+            rng=rng,
+            weight=weight,
+        )
+        self.fit_notes_ += notes
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""

@@ -14,13 +14,16 @@ import jax
 import numpy as np
 
 from novidgp import distributed
-from novidgp.local.choice import LEAST_ROWS, LocalSettings, Paths, fit_local_layer
+from novidgp.local.choice import Paths, fit_local_layer
+from novidgp.local.class_choice import ClassPaths, fit_class_layer
 from novidgp.local.features import MOST_COLUMNS
+from novidgp.local.judgement import LEAST_ROWS, LocalSettings
 from novidgp.model.build import ModelConfig
 from novidgp.model.dgp import DGP
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.scaling import Standardiser
 from novidgp.posteriors.fitted import Fitted
+from novidgp.prediction.predictive import Predictive
 from novidgp.training.job import Aside
 
 _MADE_UP = 256
@@ -47,20 +50,22 @@ def rehearsal(
     double.config_, double.input_scaling_, double.target_scaling_ = config, inputs, targets
     double.prediction_seed_, double.local_, double.wide_ = 0, None, None
 
+    classes = config.num_classes
+
     def prediction(start: Callable[[], Fitted]) -> None:
         with precision(config.dtype):
             fitted = jax.tree.map(np.asarray, start())
         double.model_, double.posterior_, double.ensemble_ = fitted
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fitted))
-        act = jax.tree.structure(fitted), shapes, double.num_predict_samples
-        _once(act, lambda: double._predict(X[:1]).mean())
+        act = jax.tree.structure(fitted), shapes, double.num_predict_samples, local is None
+        _once(act, lambda: _prediction(double._predict(X[:1]), classes if local is not None else None))
 
     if local is None or (len(X) < LEAST_ROWS and not local.required):
         return (prediction,)
     hidden = 0 if len(model.layers) == 1 else model.layers[-1].inducing.shape[-1]
     width = hidden + (X.shape[1] if X.shape[1] <= MOST_COLUMNS or not hidden else 0)
     settings = local._replace(steps=1, required=True)
-    act = width, config.dtype, settings
+    act = width, classes, config.dtype, settings
     return prediction, lambda _: _once(act, lambda: _local_layer(*act))
 
 
@@ -72,13 +77,32 @@ def _once(act: Hashable, perform: Callable[[], Any]) -> None:
         perform()
 
 
-def _local_layer(width: int, dtype: str, settings: LocalSettings) -> None:
+def _prediction(predictive: Predictive, classes: int | None) -> None:
+    """The mean, and what a local layer of so many classes asks for."""
+    predictive.mean()
+    if classes is not None:
+        predictive.class_draws()
+
+
+def _local_layer(width: int, classes: int | None, dtype: str, settings: LocalSettings) -> None:
     """A local layer with so many input columns, for rows of noise."""
     rng = np.random.default_rng(0)
-    columns, y = rng.standard_normal((_MADE_UP, width)), rng.standard_normal((_MADE_UP, 1))
+    columns = rng.standard_normal((_MADE_UP, width))
+    if classes is not None:
+        even = np.full((_MADE_UP, 2, classes), 1.0 / classes)
+        labels = np.arange(_MADE_UP) % classes
+        fit_class_layer(
+            lambda rows: ClassPaths(even[rows, 0], even[rows], columns[rows]),
+            labels,
+            settings,
+            dtype=dtype,
+            rng=rng,
+        )
+        return
 
     def paths(rows: np.ndarray) -> Paths:
         mean = np.zeros((2, len(rows), 1), dtype)
         return Paths(mean, np.ones_like(mean), np.ones((2, 1), dtype), columns[rows])
 
+    y = rng.standard_normal((_MADE_UP, 1))
     fit_local_layer(paths, y, settings, most_freedom=1.0, dtype=dtype, rng=rng)

@@ -109,7 +109,7 @@ def restore_estimator(
     with precision(config.dtype):
         fitted = storage.arrays_to_tree(template, arrays, "fitted")
     estimator.model_, estimator.posterior_, estimator.ensemble_ = jax.tree.map(np.asarray, fitted)
-    estimator.local_ = layer_from_arrays(arrays)
+    estimator.local_ = layer_from_arrays(arrays, config.num_classes)
     estimator.wide_ = wide_from_arrays(arrays, estimator.model_.layers[-1])
     estimator.input_scaling_ = Standardiser(arrays["inputs.shift"], arrays["inputs.scale"])
     estimator.target_scaling_ = Standardiser(arrays["targets.shift"], arrays["targets.scale"])

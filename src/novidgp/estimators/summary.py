@@ -6,6 +6,7 @@ import jax
 
 from novidgp.estimators.images import described, num_layers
 from novidgp.features.fingerprints import name_of
+from novidgp.local.class_layer import ClassLayer
 from novidgp.local.layer import LocalLayer
 from novidgp.model.conv_layers import ConvGPLayer, Located, PatchSumLayer
 from novidgp.model.image_layers import check_layers
@@ -125,13 +126,12 @@ def _inducing(layer: Layer) -> str:
     return f"{count} x {width}" + (f", {units} times" if units > 1 else "")
 
 
-def _local_line(layer: LocalLayer | None) -> str:
+def _local_line(layer: LocalLayer | ClassLayer | None) -> str:
     if layer is None:
         return "local layer: none; no training row is in the model"
-    rows = max(len(target.conditioned.rows) for target in layer.targets if target is not None)
     return (
-        f"local layer: the {layer.neighbours} nearest of {rows:,} training rows, which are in the model and "
-        "in its file"
+        f"local layer: the {layer.neighbours} nearest of {layer.num_rows:,} training rows, which are in the "
+        "model and in its file"
     )
 
 

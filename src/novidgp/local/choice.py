@@ -9,10 +9,6 @@ judged on them beside the deep GP alone.
 
 A row of weight w is w equal rows: its noise as a neighbour is divided by w, its leverage multiplied, and its
 error counts w times. It is left out as a whole, not one of the w: the others would tell its target.
-
-Rows in the order of time, or of groups, have near relatives among the rows around them, and rows to come will
-not. So the last tenth of the rows is also predicted from the others. If the layer does significantly worse
-there than with single rows left out, the order means something, and the last tenth is what counts.
 """
 
 from collections.abc import Callable
@@ -21,40 +17,24 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from novidgp.local.layer import LocalLayer, LocalTarget, corrected_paths, kept_spread
+from novidgp.local.judgement import (
+    JUDGED_ROWS,
+    Gains,
+    LocalSettings,
+    effective,
+    end_of,
+    judge,
+    row_weights,
+    trained_rows,
+)
+from novidgp.local.layer import SPREADS, LocalLayer, LocalTarget, corrected_paths, kept_spread
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.scales import fitted_scales
 from novidgp.local.training import train
 from novidgp.numerics.scaling import standardiser
 
-LEAST_ROWS = 200
-"""With fewer observed rows a target has no local layer, unless one is asked for: too few could judge it."""
-_LEAST_REQUIRED = 10
-_TRAINED_ROWS, _TRAINED_SHARE = (4_096, 8_192), 0.2
-_JUDGED_ROWS = 2_048
-"""Most rows that are left out in turn, to train the layer (a share of all, within limits) and to judge it.
-All rows are neighbours."""
 _ROWS_AT_ONCE = 8_192
 _OUTLIER = 5.0
-MARGIN = 0.01
-"""Gain in nats per row below which the simpler model is kept."""
-_WEIGHTS = 1e-12, 1e12
-"""Rows of less and of more weight are neighbours as if they had this: single precision has no further."""
-LAST_ROWS = 0.1
-_LEAST_END = 100
-_ORDERED = 3.0
-"""Share of the rows at the end, and the least number of them, that judge the layer once more; and the
-standard errors by which they must differ from single rows, for the order of the rows to mean something."""
-
-
-class LocalSettings(NamedTuple):
-    """Settings of the local layer."""
-
-    required: bool = False
-    """Whether it is kept whatever the judgement."""
-    neighbours: int = 64
-    steps: int = 64
-    """Evaluations of the leave-one-out loss in training."""
 
 
 class Paths(NamedTuple):
@@ -107,13 +87,13 @@ def fit_local_layer(
     """
     deep = _deep_fit(paths, y, most_freedom, 1.0 if weight is None else weight)
     features = standardiser(deep.columns, weight)
-    times = np.ones(len(y)) if weight is None else np.clip(weight[:, 0], *_WEIGHTS)
+    times = row_weights(weight, len(y))
     inputs = features.inputs(deep.columns).astype(dtype)
     targets, notes = [], []
     for number in range(y.shape[1]):
         name = "" if y.shape[1] == 1 else f" of target {number}"
         observed = np.flatnonzero(np.isfinite(y[:, number]))
-        if len(observed) < (_LEAST_REQUIRED if settings.required else LEAST_ROWS):
+        if settings.too_few(len(observed)):
             targets.append(None)
             notes.append(f"No local layer{name}: {len(observed)} rows are too few.")
             continue
@@ -121,45 +101,26 @@ def fit_local_layer(
         counted = times[observed]
         factor = (1.0 / counted).astype(dtype)
         rows = Rows(inputs[observed], _without_outliers(residuals), variance, factor)
-        most = int(np.clip(_TRAINED_SHARE * len(rows), *_TRAINED_ROWS))
-        trained = rng.permutation(len(rows))[:most]
-        judged = trained[:_JUDGED_ROWS]
+        trained = trained_rows(len(rows), rng)
+        judged = trained[:JUDGED_ROWS]
         conditioned = ConditionedGP(train(rows, errors, trained, steps=settings.steps, weight=counted), rows)
         seen = _of_target(paths(observed[judged]), number)
         weights = counted[judged]
-        scales, gains = _calibration(conditioned, judged, errors[judged], *seen, weights, settings.neighbours)
-        penalty = conditioned.gp.num_parameters / _effective(counted[trained])  # as in Akaike's criterion
-        gain, error = mean_and_error(gains - penalty, weights)
-        told = f"with each of {len(judged):,} rows left out in turn"
-        end = end_of(len(rows))
+        facts = conditioned, judged, errors[judged], *seen, weights, settings.neighbours
+        scales, most_spread, gains = _calibration(*facts)
+        last, end = None, end_of(len(rows))
         if len(end):
             seen = _of_target(paths(observed[end]), number)
-            gains = _end_gains(conditioned, end, scales, errors[end], *seen, settings.neighbours)
-            last, last_error = mean_and_error(gains - penalty, counted[end])
-            if last < gain - _ORDERED * np.hypot(error, last_error):
-                gain, error = last, last_error
-                told = "the order of the rows means something, and with the last tenth of them left out"
-        kept = settings.required or gain > max(MARGIN, 2.0 * error)
+            facts = conditioned, end, scales, errors[end], *seen, settings.neighbours
+            last = _end_gains(*facts, most_spread)
+            last = Gains(last, counted[end])
+        penalty = conditioned.gp.num_parameters / effective(counted[trained])  # as in Akaike's criterion
+        kept, note = judge(Gains(gains, weights), last, penalty, required=settings.required, name=name)
         # Not judged with doubts: those about a judged row's neighbours come from its own target.
-        targets.append(LocalTarget(conditioned.with_doubts(), scales) if kept else None)
-        notes.append(
-            f"Local layer{name} {'kept' if kept else 'left out'}: {told}, it adds {gain:.3f} to the log "
-            f"density of a row (standard error {error:.3f})."
-        )
+        targets.append(LocalTarget(conditioned.with_doubts(), scales, most_spread) if kept else None)
+        notes.append(note)
     layer = LocalLayer(features, settings.neighbours, tuple(targets)) if any(targets) else None
     return Outcome(layer, tuple(notes))
-
-
-def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """The mean of values `(n,)` by their weights, and its standard error."""
-    share = weight / np.sum(weight)
-    mean = float(share @ values)
-    return mean, float(np.sqrt(share @ (values - mean) ** 2 / _effective(share)))
-
-
-def _effective(weight: np.ndarray) -> float:
-    """How many rows of equal weight give a mean as sure as rows of these weights do (Kish)."""
-    return float(np.sum(weight) ** 2 / np.sum(weight**2))
 
 
 def _deep_fit(
@@ -190,14 +151,6 @@ def _of_target(paths: Paths, number: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, variance + noise[:, None]
 
 
-def end_of(rows: int) -> np.ndarray:
-    """Numbers of rows among the last ones, none where there are too few: evenly spaced, in order."""
-    count = int(LAST_ROWS * rows)
-    if count < _LEAST_END:
-        return np.array([], int)
-    return np.linspace(rows - count, rows - 1, min(count, _JUDGED_ROWS)).astype(int)
-
-
 def _end_gains(
     conditioned: ConditionedGP,
     end: np.ndarray,
@@ -206,6 +159,7 @@ def _end_gains(
     mean: np.ndarray,
     variance: np.ndarray,
     neighbours: int,
+    most_spread: float,
 ) -> np.ndarray:
     """The layer's gain in log density over the deep GP at rows at the end, given those before the first."""
     inputs = conditioned.rows.inputs[end]
@@ -213,7 +167,7 @@ def _end_gains(
     found = before.nearest(inputs, neighbours)
     shift, total = before.moments(inputs, variance.mean(axis=0) + mean.var(axis=0), found)
     truth = mean.mean(axis=0) + errors
-    density = _log_density(truth, *corrected_paths(mean, variance, shift, total, scales))
+    density = _log_density(truth, *corrected_paths(mean, variance, shift, total, scales, most_spread))
     return density - _log_density(truth, mean, variance)
 
 
@@ -225,28 +179,33 @@ def _calibration(
     variance: np.ndarray,
     weights: np.ndarray,
     neighbours: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The scales that suit the judged rows best, each counted by its weight, and the layer's gain in log
-    density over the deep GP at each of them, with scales that are fitted to the other half of the rows."""
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """The scales and the most spread of the paths that suit the judged rows best, each counted by its weight,
+    and the layer's gain in log density over the deep GP at each of them, with scales that are fitted to the
+    other half of the rows."""
     found = conditioned.nearest_others(judged, neighbours)
     spread = mean.var(axis=0)
     deep_variance = variance.mean(axis=0) + spread
     shift, total = conditioned.moments(conditioned.rows.inputs[judged], deep_variance, found)
-    missed, share = errors - shift, kept_spread(spread, total) * spread / total
+    missed, truth = errors - shift, mean.mean(axis=0) + errors
+    alone = _log_density(truth, mean, variance)
+    halves = slice(0, None, 2), slice(1, None, 2)
 
-    def scales_of(rows: slice) -> np.ndarray:
+    def scales_of(rows: slice, most_spread: float) -> np.ndarray:
+        share = kept_spread(spread, total, most_spread) * spread / total
         facts = missed[rows], total[rows], share[rows], deep_variance[rows]
         return fitted_scales(*facts, conditioned.df, weights[rows])
 
-    truth = mean.mean(axis=0) + errors
-    gains = -_log_density(truth, mean, variance)
-    halves = slice(0, None, 2), slice(1, None, 2)
-    for half, other in (halves, halves[::-1]):
-        corrected = corrected_paths(
-            mean[:, half], variance[:, half], shift[half], total[half], scales_of(other)
-        )
-        gains[half] += _log_density(truth[half], *corrected)
-    return scales_of(slice(None)), gains
+    def gains_of(most_spread: float) -> np.ndarray:
+        gains = -alone
+        for half, other in (halves, halves[::-1]):
+            paths = mean[:, half], variance[:, half], shift[half], total[half]
+            corrected = corrected_paths(*paths, scales_of(other, most_spread), most_spread)
+            gains[half] += _log_density(truth[half], *corrected)
+        return gains
+
+    gains, best = max(((gains_of(most), most) for most in SPREADS), key=lambda pair: weights @ pair[0])
+    return scales_of(slice(None), best), best, gains
 
 
 def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

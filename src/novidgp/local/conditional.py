@@ -26,7 +26,8 @@ class Neighbourhoods(NamedTuple):
 
     offsets: Float[Array, "n k d"]
     """Their inputs minus those of the row."""
-    residuals: Float[Array, "n k"]
+    residuals: Float[Array, "n k *c"]
+    """One number, or one for every class."""
     deep_variance: Float[Array, "n k"]
     """The deep GP's predictive variance there."""
     noise_factor: Float[Array, "n k"]
@@ -53,23 +54,26 @@ def condition(
     covariance: Float[Array, "n k k"],
     cross: Float[Array, "n k"],
     prior: Float[Array, ""],
-    residuals: Float[Array, "n k"],
-) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Mean and variance of the function at every row, given its neighbours' noisy residuals."""
-    a, b = jax.lax.stop_gradient(_solve(covariance, residuals, cross))
+    residuals: Float[Array, "n k *c"],
+) -> tuple[Float[Array, "n *c"], Float[Array, " n"]]:
+    """Mean and variance of the function at every row, given its neighbours' noisy residuals: one function,
+    or several with one covariance, which is factorised once."""
+    columns = residuals.reshape(*cross.shape, -1)
+    right = jnp.concatenate([columns, cross[..., None]], axis=-1)
+    solved = jax.lax.stop_gradient(_solve(covariance, right))
+    a, b = solved[..., :-1], solved[..., -1]
     products = jnp.einsum("nkl,nl->nk", covariance, b)
-    mean = jnp.sum(cross * a + b * residuals - products * a, axis=-1)
+    terms = cross[..., None] * a + b[..., None] * columns - products[..., None] * a
+    mean = jnp.sum(terms, axis=1)
     variance = prior - jnp.sum(2.0 * cross * b - products * b, axis=-1)
-    return mean, variance
+    return mean.reshape(residuals.shape[:1] + residuals.shape[2:]), variance
 
 
-def _solve(covariance, residuals, cross):
-    """`K^-1 r` and `K^-1 k` of every row."""
-    fixed = jax.lax.stop_gradient((covariance, jnp.stack([residuals, cross], axis=-1)))
+def _solve(covariance, right):
+    """`K^-1 r` for every column of the right sides `(n, k, c)`."""
 
     def one(system):
         matrix, right = system
         return cho_solve((jnp.linalg.cholesky(matrix), True), right)
 
-    solved = jax.lax.map(one, fixed)
-    return solved[..., 0], solved[..., 1]
+    return jax.lax.map(one, jax.lax.stop_gradient((covariance, right)))

@@ -73,7 +73,7 @@ class LocalGP(eqx.Module):
         least = _LEAST_NOISE * self.variance
         return least + jnp.exp(self.log_noise) + jnp.exp(self.log_share) * deep_variance
 
-    def conditional(self, hoods: Neighbourhoods) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    def conditional(self, hoods: Neighbourhoods) -> tuple[Float[Array, "n *c"], Float[Array, " n"]]:
         """Mean and variance of the function at rows, given their neighbours."""
         own, mutual = squared_distances(hoods.offsets * jnp.exp(-self.log_lengthscale))
         noise = self.noise(hoods.deep_variance) * hoods.noise_factor

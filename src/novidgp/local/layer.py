@@ -7,10 +7,11 @@ The path becomes
     N(m + g + rho (m_k - m), tau_k (T - rho^2 S) c_k / C).
 
 So each path keeps its own mean and its share of the variance T. The factor `rho` is one unless the paths
-alone spread further than half of T. The factors `tau_k` are those that the errors of rows left out have
-beside what T states (`local.scales`). So few scales have no tails, and a neighbour may be a twin with another
-target: the widest path in a hundred keeps at least the deep GP's own variance `c_k`, over and above T. All
-predictions come from this mixture and agree with one another.
+alone spread further than a share of T: a half, or nothing where rows left out say so, because a small error
+has no sharp density beside paths that spread. The factors `tau_k` are those that the errors of rows left out
+have beside what T states (`local.scales`). So few scales have no tails, and a neighbour may be a twin with
+another target: the widest path in a hundred keeps at least the deep GP's own variance `c_k`, over and above
+T. All predictions come from this mixture and agree with one another.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from novidgp.local.rows import ConditionedGP
 from novidgp.local.scales import WIDE, path_scales
 from novidgp.numerics.scaling import Standardiser
 
-_MOST_SPREAD = 0.5
+SPREADS = 0.5, 0.0
+"""Shares of the total variance that the paths' means may have."""
+_LEAST_SPREAD = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class LocalTarget:
     conditioned: ConditionedGP
     scales: np.ndarray
     """Quantiles of the factors of the variances, fitted to the errors of rows left out (`local.scales`)."""
+    most_spread: float = SPREADS[0]
+    """The largest share of the total variance that the paths' means have."""
 
     def shift(self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray):
         """Shift of the mean and total variance of y, `(m,)`, given the rows `found` `(m, k)`."""
@@ -46,6 +51,11 @@ class LocalLayer:
     neighbours: int
     targets: tuple[LocalTarget | None, ...]
 
+    @property
+    def num_rows(self) -> int:
+        """How many training rows it holds."""
+        return max(len(target.conditioned.rows) for target in self.targets if target is not None)
+
     def correct(
         self, mean: np.ndarray, variance: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -59,20 +69,22 @@ class LocalLayer:
             m, c = mean[..., number], variance[..., number]
             found = target.conditioned.nearest(inputs, self.neighbours)
             shift, total = target.shift(inputs, _path_mean(c) + _path_moments(m)[1], found)
-            corrected = corrected_paths(m, c, shift, total, target.scales)
+            corrected = corrected_paths(m, c, shift, total, target.scales, target.most_spread)
             mean[..., number], variance[..., number] = corrected
         return mean, variance
 
 
-def kept_spread(spread: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """The factor of the variance of the paths' means: one, unless it is more than half of the total."""
-    return _MOST_SPREAD * total / np.maximum(spread, _MOST_SPREAD * total)
+def kept_spread(spread: np.ndarray, total: np.ndarray, most: float) -> np.ndarray:
+    """The factor of the variance of the paths' means: one, unless it is more than its share of the total."""
+    return most * total / np.maximum(np.maximum(spread, most * total), _LEAST_SPREAD)
 
 
-def corrected_paths(mean: np.ndarray, variance: np.ndarray, shift, total, scales: np.ndarray):
+def corrected_paths(
+    mean: np.ndarray, variance: np.ndarray, shift, total, scales: np.ndarray, most_spread: float = SPREADS[0]
+):
     """Means and variances of the paths, `(k, n)`, of the deep GP with its local layer."""
     centre, spread = _path_moments(mean)
-    kept = kept_spread(spread, total)
+    kept = kept_spread(spread, total, most_spread)
     mean = centre + shift + np.sqrt(kept) * (mean - centre)
     scales = path_scales(len(mean), scales)[:, None].astype(variance.dtype)
     local = scales * (total - kept * spread) * variance / _path_mean(variance)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from novidgp.local.choice import LAST_ROWS, MARGIN, end_of, mean_and_error
+from novidgp.local.judgement import LAST_ROWS, MARGIN, Gains, end_of
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.scales import t_log_density
 from novidgp.local.training import train
@@ -57,7 +57,7 @@ def misleading_columns(
         without = inputs.copy()
         without[:, telling[:count]] = 0.0
         density = _end_density(without, targets, end, trained)
-        gain, error = mean_and_error(density - best, np.ones(len(end)))
+        gain, error = Gains(density - best, np.ones(len(end))).mean_and_error()
         if gain > max(MARGIN, 2.0 * error):
             left_out = telling[:count]
             best, gained = density, gained + gain

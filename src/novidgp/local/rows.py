@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ class Rows:
     inputs: np.ndarray
     """`(n, d)`, scaled."""
     residuals: np.ndarray
-    """`(n,)`: what the deep GP's mean leaves."""
+    """`(n,)`: what the deep GP's mean leaves; `(n, c)` of classes."""
     deep_variance: np.ndarray
     """`(n,)`: the deep GP's predictive variance."""
     noise_factor: np.ndarray
@@ -97,15 +98,19 @@ class ConditionedGP:
         self, inputs: np.ndarray, deep_variance: np.ndarray, found: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance `(m,)` of residuals at `inputs`, noise included, given the rows `found`."""
+        mean, variance = self.over_rows(_predict, inputs, deep_variance, found)
+        return mean, variance
+
+    def over_rows(self, program: Callable, inputs: np.ndarray, facts: np.ndarray, found: np.ndarray) -> Any:
+        """What a compiled `program(gp, neighbourhoods, facts)` says of rows with these `inputs` and `facts`,
+        given the rows `found` `(m, k)`."""
 
         def block(numbers):
-            hoods = self.rows.neighbourhoods(inputs[numbers], found[numbers])
-            return _predict(self.gp, hoods, deep_variance[numbers])
+            return program(self.gp, self.rows.neighbourhoods(inputs[numbers], found[numbers]), facts[numbers])
 
         with single_threaded_lapack():
             parts = over_blocks(block, len(inputs), _BLOCK, "float64")
-        mean, variance = (np.concatenate(part)[: len(inputs)] for part in zip(*parts, strict=True))
-        return mean, variance
+        return jax.tree.map(lambda *part: np.concatenate(part)[: len(inputs)], *parts)
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)

@@ -1,5 +1,7 @@
 """Training of the local GP: L-BFGS on the leave-one-out loss, the deep GP held still.
 
+For classes the loss is that of `local.class_layer`. For a number it is
+
     loss = -mean_i log t(e_i - mean_i | variance_i + noise_i),
 
 a mean by the rows' weights, where mean and variance are those of the function at row i given the residuals of
@@ -19,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
 from scipy.optimize import minimize
 
 from novidgp.local.conditional import Neighbourhoods
@@ -42,14 +45,35 @@ _REACH = 10.0
 """Bound on the logarithm of how far a parameter may go from its start: no search ends in infinities."""
 
 
+BlockLoss = Callable[..., tuple[Array, LocalGP]]
+"""The loss of some rows, added up by their weights, and its gradient: a compiled function of the GP, their
+neighbourhoods, facts about them and their weights."""
+
+
 def train(
     rows: Rows, errors: np.ndarray, chosen: np.ndarray, *, steps: int, weight: np.ndarray | None = None
 ) -> LocalGP:
     """The parameters that predict the `errors` `(n,)` at the rows number `chosen` best from other rows, by
     about `steps` evaluations of the loss, in which each counts as often as its `weight` `(n,)` says."""
+    sizes = _typical_variance(errors[chosen]), float(np.median(rows.deep_variance))
+    facts = errors, rows.deep_variance
+    return search(rows, sizes, error_loss, facts, chosen, steps=steps, weight=weight)
+
+
+def search(
+    rows: Rows,
+    sizes: tuple[float, float],
+    block_loss: BlockLoss,
+    facts: tuple[np.ndarray, ...],
+    chosen: np.ndarray,
+    *,
+    steps: int,
+    weight: np.ndarray | None = None,
+) -> LocalGP:
+    """The parameters of least loss at the rows number `chosen`, of which the loss is told the `facts`, `(n,
+    ...)` each. `sizes` are typical variances of the errors and of the deep GP, where the search starts."""
     dtype = rows.inputs.dtype
     counted = np.ones(len(chosen)) if weight is None else weight[chosen]
-    sizes = _typical_variance(errors[chosen]), float(np.median(rows.deep_variance))
     with precision("float64"), single_threaded_lapack():
         start, unravel = ravel_pytree(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
         point = np.asarray(start)
@@ -57,7 +81,8 @@ def train(
         lowest, highest = point - _REACH, point + _REACH
         gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(start))
         for done in range(0, steps, _ROUND):
-            loss = leave_one_out_loss(ConditionedGP(gp, rows), errors, chosen, counted, unravel)
+            conditioned = ConditionedGP(gp, rows)
+            loss = leave_one_out_loss(conditioned, block_loss, facts, chosen, counted, unravel)
             bounds = np.maximum(lowest, point - stride), np.minimum(highest, point + stride)
             options = {"maxfun": min(_ROUND, steps - done), "ftol": _TOLERANCE}
             found = minimize(
@@ -84,7 +109,8 @@ def _typical_variance(errors: np.ndarray) -> float:
 
 def leave_one_out_loss(
     conditioned: ConditionedGP,
-    errors: np.ndarray,
+    block_loss: BlockLoss,
+    facts: tuple[np.ndarray, ...],
     chosen: np.ndarray,
     counted: np.ndarray,
     unravel: Callable,
@@ -102,12 +128,12 @@ def leave_one_out_loss(
         weight = inside * share[places]
         batch = chosen[places]
         hoods = jax.device_put(rows.neighbourhoods(rows.inputs[batch], found[places]))
-        others = errors[batch], rows.deep_variance[batch], weight
+        others = *(fact[batch] for fact in facts), weight
         blocks.append((hoods, *(on_device(part, rows.inputs.dtype) for part in others)))
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
         gp = jax.tree.map(lambda leaf: on_device(leaf, rows.inputs.dtype), unravel(on_device(point)))
-        parts = [_block_loss(gp, *block) for block in blocks]  # all are sent off before one is waited for
+        parts = [block_loss(gp, *block) for block in blocks]  # all are sent off before one is waited for
         gradients = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(part[1])]) for part in parts]
         value = math.fsum(float(value) for value, _ in parts)
         return value, np.asarray(np.sum(gradients, axis=0, dtype=np.float64))
@@ -116,7 +142,9 @@ def leave_one_out_loss(
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
-def _block_loss(gp: LocalGP, hoods: Neighbourhoods, errors, deep_variance, weight):
+def error_loss(gp: LocalGP, hoods: Neighbourhoods, errors, deep_variance, weight):
+    """Of errors of the deep GP, where it has this variance."""
+
     def loss(gp):
         mean, variance = gp.conditional(hoods)
         noisy = variance + gp.noise(deep_variance)

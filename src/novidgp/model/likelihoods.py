@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.special import ndtri
 
 from novidgp.numerics.random import normal
 from novidgp.numerics.trees import on_device
@@ -200,12 +201,24 @@ class Heteroscedastic(Likelihood):
         return mean + jnp.exp(log_noise + self.log_scale) * normal(key, mean.shape, mean.dtype)
 
 
-@final
-class Bernoulli(Likelihood):
-    """Binary targets through a probit link: `p(y = 1 | f) = Phi(f)`."""
+class ClassLikelihood(Likelihood):
+    """Labels, as numbers of classes, whose probabilities are a function of f."""
 
     task: ClassVar[Literal["regression", "classification"]] = "classification"
     scales_targets: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def probabilities(self, f: Float[Array, "*k n p"]) -> Float[Array, "*k n c"]:
+        """Of the classes, given function values."""
+
+    @abc.abstractmethod
+    def functions(self, probabilities: np.ndarray) -> np.ndarray:
+        """Function values `(n, p)` that give these probabilities `(n, c)`, on the host."""
+
+
+@final
+class Bernoulli(ClassLikelihood):
+    """Binary targets through a probit link: `p(y = 1 | f) = Phi(f)`."""
 
     @classmethod
     def start(cls, targets, *, noise, count_rate, dtype):
@@ -225,17 +238,24 @@ class Bernoulli(Likelihood):
         p = ndtr(mean / jnp.sqrt(1.0 + variance))
         return p, p * (1.0 - p)
 
+    def probabilities(self, f):
+        """Of zero and one."""
+        return jnp.concatenate([ndtr(-f), ndtr(f)], axis=-1)
+
+    def functions(self, probabilities):
+        """The probit of class one, from the smaller of the two probabilities, which has more digits."""
+        smaller = ndtri(np.minimum(probabilities[:, :1], probabilities[:, 1:]))
+        return np.where(probabilities[:, :1] < probabilities[:, 1:], -smaller, smaller)
+
     def sample(self, f, *, key):
         """Zeros and ones."""
         return jax.random.bernoulli(key, ndtr(f)).astype(f.dtype)
 
 
 @final
-class Softmax(Likelihood):
+class Softmax(ClassLikelihood):
     """Class indices through a softmax over as many functions as classes; expectations by Monte Carlo."""
 
-    task: ClassVar[Literal["regression", "classification"]] = "classification"
-    scales_targets: ClassVar[bool] = False
     one_function_per_class: ClassVar[bool] = True
 
     @classmethod
@@ -264,6 +284,14 @@ class Softmax(Likelihood):
         draws = self._draws(mean, variance, jax.random.key(0))
         p = jnp.mean(jax.nn.softmax(draws, axis=-1), axis=0)
         return p, p * (1.0 - p)
+
+    def probabilities(self, f):
+        """The softmax itself."""
+        return jax.nn.softmax(f, axis=-1)
+
+    def functions(self, probabilities):
+        """Logarithms."""
+        return np.log(probabilities)
 
     def sample(self, f, *, key):
         """Class indices."""

@@ -19,9 +19,10 @@ import numpy as np
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import PRNGKeyArray
 
+from novidgp.local.class_layer import ClassLayer
 from novidgp.local.layer import LocalLayer
 from novidgp.model.layers import Moments
-from novidgp.model.likelihoods import GaussianNoise, Likelihood
+from novidgp.model.likelihoods import ClassLikelihood, GaussianNoise, Likelihood
 from novidgp.numerics.blocks import blocks
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.random import normal
@@ -124,10 +125,23 @@ class Predictive:
         assert isinstance(self.likelihood, GaussianNoise)
         return np.exp(2.0 * np.asarray(self.likelihood.log_scale))
 
-    def corrected(self, local: LocalLayer) -> "Predictive":
-        """This distribution with a local layer. Its variances have the noise in them."""
+    def class_draws(self) -> np.ndarray:
+        """Class probabilities of every path, `(n, k, classes)`, by one draw of its functions."""
+        likelihood = self.likelihood
+        assert isinstance(likelihood, ClassLikelihood)
+        return self._over_blocks(lambda moments, _: _class_draws(likelihood, moments, self.key))
+
+    def corrected(self, local: LocalLayer | ClassLayer) -> "Predictive":
+        """This distribution with a local layer. Its variances have the noise in them; for classes, all paths
+        have the corrected probabilities."""
         assert self.columns is not None
         mean, variance = self.moments
+        if isinstance(local, ClassLayer):
+            assert isinstance(self.likelihood, ClassLikelihood)
+            probabilities = local.correct(self.probabilities(), self.columns)
+            functions = self.likelihood.functions(probabilities).astype(mean.dtype)
+            moments = HostMoments(np.broadcast_to(functions, mean.shape), np.zeros_like(variance))
+            return dataclasses.replace(self, moments=moments)
         variance = variance + self.noise_variance()[:, None]
         moments = HostMoments(*local.correct(mean, variance, self.columns))
         silent = jax.tree.map(lambda a: np.full_like(a, -np.inf), self.likelihood)
@@ -152,6 +166,15 @@ def _moments(likelihood: Likelihood, moments: Moments):
 def _total_moments(likelihood: Likelihood, moments: Moments):
     mean, variance = _moments(likelihood, moments)
     return jnp.mean(mean, axis=0), jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)
+
+
+@_jit
+def _class_draws(likelihood: ClassLikelihood, moments: Moments, key):
+    def row(mean, variance):
+        noise = normal(key, mean.shape, mean.dtype)  # the same for every row: one row needs no other
+        return likelihood.probabilities(mean + jnp.sqrt(variance) * noise)
+
+    return jax.vmap(row, in_axes=1)(*moments)
 
 
 @_jit

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from novidgp.local.class_layer import ClassLayer
 from novidgp.local.features import local_inputs
 from novidgp.local.layer import LocalLayer
 from novidgp.model.dgp import DGP
@@ -52,7 +53,7 @@ class Predictor:
         *,
         inputs: Standardiser | None = None,
         targets: Standardiser | None = None,
-        local: LocalLayer | None = None,
+        local: LocalLayer | ClassLayer | None = None,
     ) -> Predictive:
         """The predictive distribution at rows `x`, as `predict` tells."""
         refuse_fork()
@@ -109,7 +110,7 @@ def predict(
     key: PRNGKeyArray,
     inputs: Standardiser | None = None,
     targets: Standardiser | None = None,
-    local: LocalLayer | None = None,
+    local: LocalLayer | ClassLayer | None = None,
 ) -> Predictive:
     """The predictive distribution at rows `x`, from `num_paths` posterior paths.
 
