@@ -83,13 +83,17 @@ def test_auto_leaves_a_well_trained_layer_alone():
         ({"wide": 0}, "wide=0 is too small"),
         ({"wide": 50, "starts": 2}, "there are starts=2; use starts=1, or pass wide=None"),
         ({"wide": 50, "kernel_sharing": "separate"}, "use kernel_sharing='auto', or pass wide=None"),
+        (
+            {"wide": 50, "local": True},
+            "both stand in for the last layer; use local='auto', or pass wide=None",
+        ),
         ({"wide": 50, "latent_dim": 1}, "use latent_dim=0, not 1, or pass wide=None"),
     ],
 )
 def test_what_it_cannot_be_is_refused(options, message):
     X, y = digits()
     with pytest.raises(ValueError, match=message):
-        DGPClassifier(**SMALL, **options).fit(X, y)
+        DGPClassifier(**SMALL | options).fit(X, y)
 
 
 def test_verbose_tells_what_it_is_at(capfd):

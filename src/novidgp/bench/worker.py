@@ -30,6 +30,7 @@ ROOMS = (
     "inference",
     "training",
     "local",
+    "wide",
     "prediction",
     "estimators",
     "numerics",

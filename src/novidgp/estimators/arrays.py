@@ -43,7 +43,7 @@ def fit_arrays(
     refuse_fork()
     kind: dict[str, Any] = {"likelihood": config.likelihood, "latent": config.latent_dim > 0}
     local = None if config.layers is not None else check_local(estimator.local, **kind)
-    wide = check_wide(estimator.wide, config, int(estimator.starts), len(X))
+    wide = check_wide(estimator, config, len(X), beside_local=local is not None and local.required)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
     streams = Streams(seed_key(seed))
@@ -105,7 +105,7 @@ def fit_arrays(
     estimator.fit_notes_ += tuple(notes)
     if wide and result.status != "interrupted":
         widen(estimator, scaled[0], scaled[1], weight, wide, streams)
-    if local is not None and result.status != "interrupted":
+    if local is not None and estimator.wide_ is None and result.status != "interrupted":
         estimator._fit_local(X, scaled[1], weight, local, streams.numpy("local layer"))
 
 

@@ -23,19 +23,26 @@ _COMPARED = 1_000
 """Rows by which `auto` compares the layer with the one that was trained."""
 
 
-def check_wide(value: Any, config: ModelConfig, starts: int, num_data: int) -> int:
-    """How many inducing points a wide last layer is to have; zero for none. `auto` is for images."""
+def check_wide(estimator: Any, config: ModelConfig, num_data: int, *, beside_local: bool) -> int:
+    """How many inducing points a wide last layer is to have; zero for none. `auto` is for images, and gives
+    way to a local layer that is asked for."""
+    value, starts = estimator.wide, int(estimator.starts)
     if value is None or value is False:
         return 0
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(f"wide={value!r} is unknown. Pass 'auto', None or a number of inducing points.")
-        possible = config.image is not None and _obstacle(config, starts) is None
+        possible = config.image is not None and not beside_local and _obstacle(config, starts) is None
         return _POINTS if possible and num_data >= _AUTO_ROWS else 0
     check_integer("wide", value)
     obstacle = _obstacle(config, starts)
     if obstacle is not None:
         raise ValueError(f"wide={value!r} {obstacle}, or pass wide=None.")
+    if beside_local:
+        raise ValueError(
+            f"wide={value!r} and local={estimator.local!r} both stand in for the last layer; use "
+            "local='auto', or pass wide=None."
+        )
     if num_data < _LEAST_ROWS:
         raise ValueError(f"wide={value!r} needs {_LEAST_ROWS} rows, got {num_data}; pass wide=None.")
     return int(value)
