@@ -10,6 +10,9 @@ from novidgp.model.conv_start import patches_with_contrast
 from novidgp.model.kernels import Kernel, Projected
 from novidgp.model.layers import Layer
 
+_IMAGES = 1_000
+"""Whose patches are clustered: all patches of all images would take gigabytes."""
+
 
 def inducing_inputs(
     last: Layer, inputs: np.ndarray, count: int, places_across: int, rng: np.random.Generator
@@ -19,7 +22,7 @@ def inducing_inputs(
     if not isinstance(last, PatchSumLayer):
         chosen = rng.permutation(len(inputs))[:count]
         return inputs[None, np.sort(chosen)], None
-    patches, _ = patches_with_contrast(last.patches(inputs), last.patches, rng)
+    patches, _ = patches_with_contrast(last.patches(inputs[:_IMAGES]), last.patches, rng)
     kernel, places = last.kernel, None
     if isinstance(kernel, Located):
         kernel, places = kernel.patch, _places(last.patches.grid, places_across)
