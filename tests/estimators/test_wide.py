@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from novidgp import DGPClassifier, DGPRegressor, load_model, storage
+from novidgp.estimators import widening
 from novidgp.storage import ModelFileError
 
 SMALL = {"inference": "dsvi", "num_inducing": 10, "max_steps": 20, "num_predict_samples": 4, "local": False}
@@ -70,10 +71,25 @@ def test_augmented_views_are_other_rows():
     assert np.mean(np.argmax(flipped, axis=1) == y) > 0.5
 
 
-def test_auto_leaves_a_well_trained_layer_alone():
-    """A table never has one by itself, and few images neither."""
+def test_auto_tries_none_for_tables_and_few_images():
     assert fitted("conv", "auto").wide_ is None
     assert fitted("table", "auto").wide_ is None
+    assert not any("ide last layer" in note for note in fitted("conv", "auto").fit_notes_)
+
+
+def test_auto_keeps_what_rows_left_out_say_is_better(monkeypatch):
+    """The trained layer is that of 20 steps; then one that has given every label all probability."""
+    monkeypatch.setattr(widening, "_AUTO_ROWS", 300)
+    monkeypatch.setattr(widening, "_POINTS", 90)
+    X, y = digits()
+    model = DGPClassifier(**SMALL | CONV, random_state=0)
+    model.fit(X[:500], y[:500])
+    assert model.wide_ is not None
+    assert "by the last layer as trained, which has seen them" in model.fit_notes_[-1]
+    monkeypatch.setattr(widening, "label_losses", lambda labels, p: np.zeros(len(labels)))
+    model.fit(X[:500], y[:500])
+    assert model.wide_ is None
+    assert model.fit_notes_[-1].startswith("No wide last layer: log loss ")
 
 
 @pytest.mark.parametrize(

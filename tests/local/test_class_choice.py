@@ -31,7 +31,7 @@ def even(count):
 
 
 def test_classes_that_the_deep_gp_missed_are_found(columns):
-    layer, note = fit(even(600), stripes(columns), columns)
+    layer, (note,) = fit(even(600), stripes(columns), columns)
     assert "kept" in note
     grid = np.random.default_rng(2).uniform(-1.9, 1.9, size=(300, 2))
     q = layer.correct(even(300), grid)
@@ -43,7 +43,7 @@ def test_labels_that_the_deep_gp_knows_as_well_as_can_be_need_no_layer(columns):
     rng = np.random.default_rng(3)
     p = 0.1 + 0.7 * np.eye(3)[stripes(columns)]
     labels = np.array([rng.choice(3, p=row) for row in p])
-    layer, note = fit(p, labels, columns)
+    layer, (note,) = fit(p, labels, columns)
     assert layer is None
     assert "left out" in note
     layer, _ = fit(p, labels, columns, QUICK._replace(required=True))
@@ -51,7 +51,7 @@ def test_labels_that_the_deep_gp_knows_as_well_as_can_be_need_no_layer(columns):
 
 
 def test_few_rows_have_no_layer(columns):
-    layer, note = fit(even(100), stripes(columns[:100]), columns[:100])
+    layer, (note,) = fit(even(100), stripes(columns[:100]), columns[:100])
     assert layer is None
     assert "100 rows are too few" in note
 
@@ -60,7 +60,7 @@ def test_rows_of_little_weight_are_hardly_there(columns):
     """The same places again, of another class, would make nonsense of the stripes at equal weight."""
     both, wrong = columns.repeat(2, axis=0), np.tile([0, 1], 600)
     weight = np.where(wrong, 1e-3, 1.0)[:, None]
-    layer, note = fit(even(1200), (stripes(both) + wrong) % 3, both, weight=weight)
+    layer, (note,) = fit(even(1200), (stripes(both) + wrong) % 3, both, weight=weight)
     assert "kept" in note
     assert np.mean(layer.correct(even(600), columns + 1e-3).argmax(1) == stripes(columns)) > 0.85
 
@@ -72,7 +72,7 @@ def test_rows_in_the_order_of_groups_are_judged_by_groups_to_come(order, kept):
     group = np.repeat(np.arange(40), 50)
     group = rng.permutation(group) if order == "mixed" else group
     near = place[group, None] + 1e-3 * rng.normal(size=(2000, 1))
-    layer, note = fit(even(2000), label[group], near, QUICK._replace(steps=8))
+    layer, (note,) = fit(even(2000), label[group], near, QUICK._replace(steps=8))
     assert (layer is not None) == kept
     assert ("the order of the rows means something" in note) != kept
 

@@ -21,7 +21,7 @@ from novidgp.posteriors.draws import Empirical
 from novidgp.posteriors.fitted import Fitted
 from novidgp.posteriors.gaussian import GaussianPosterior, gaussian_start
 from novidgp.posteriors.generators import smooth_generator
-from novidgp.posteriors.prepared import prepare, propagate
+from novidgp.posteriors.prepared import hidden_features, prepare, propagate
 from support.small import small_model
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -93,6 +93,16 @@ def at(fitted, x, paths=PATHS, key=KEY):
     return jit(propagate)(prepare(fitted, paths, key=key)[1], jnp.asarray(x))
 
 
+def mean_path(model, x, v):
+    """The last layer's inputs where every hidden layer follows its mean and a local variable is zero."""
+    h = x if model.feature_map is None else model.feature_map(x)
+    if model.local_variable is not None:
+        h = model.local_variable.append(h, jnp.zeros((1, len(x), model.local_variable.width), x.dtype))
+    for layer, inducing in zip(model.layers[:-1], v[:-1], strict=True):
+        h = layer.conditional(h, inducing).mean
+    return h.reshape(len(x), -1)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_prepared_paths_are_those_of_the_posterior(case):
     """And the hidden features follow the layers' means, at the mean of the draws that stand for the
@@ -108,8 +118,10 @@ def test_prepared_paths_are_those_of_the_posterior(case):
         return
     draws = model.white(fitted.posterior.sample(256, key=fast_key(jax.random.key(0))))
     centre = tuple(jnp.mean(v, axis=0, keepdims=True) for v in draws)
-    expected = jit(lambda x: model.mean_features(x, centre))(jnp.asarray(X))
+    expected = jit(lambda x: mean_path(model, x, centre))(jnp.asarray(X))
     np.testing.assert_allclose(features, expected, rtol=1e-7, atol=1e-9)
+    alone = jit(hidden_features)(prepare(fitted, PATHS, key=KEY)[1], jnp.asarray(X))
+    np.testing.assert_allclose(alone, expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("posterior", [gaussian, chains], ids=["gaussian", "chains"])

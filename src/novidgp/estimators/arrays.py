@@ -11,7 +11,7 @@ from novidgp.estimators.checks import check_local, seed_of
 from novidgp.estimators.fitting import budget_of, keep, limited, training_options
 from novidgp.estimators.rehearsal import rehearsal
 from novidgp.estimators.warm import LastFit, last_fit
-from novidgp.estimators.widening import check_wide, widen
+from novidgp.estimators.widening import wide_points, widen
 from novidgp.inference import Method
 from novidgp.inference.continued import Continued
 from novidgp.local.order import misleading_columns
@@ -43,7 +43,7 @@ def fit_arrays(
     refuse_fork()
     kind: dict[str, Any] = {"likelihood": config.likelihood, "latent": config.latent_dim > 0}
     local = None if config.layers is not None else check_local(estimator.local, **kind)
-    wide = check_wide(estimator, config, len(X), beside_local=local is not None and local.required)
+    wide = wide_points(estimator, config, len(X), beside_local=local is not None and local.required)
     use_compilation_cache()
     seed = seed_of(estimator.random_state)
     streams = Streams(seed_key(seed))

@@ -38,6 +38,7 @@ from novidgp.estimators.saving import save_estimator
 from novidgp.estimators.summary import summary_text
 from novidgp.estimators.transformed import transformed
 from novidgp.estimators.warm import goes_on
+from novidgp.estimators.widening import check_wide
 from novidgp.inference import METHODS, Method, make_method
 from novidgp.local.class_layer import ClassLayer
 from novidgp.local.judgement import LocalSettings
@@ -226,6 +227,7 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         check_latent("latent_dim", self.latent_dim)
         check_features(self.features)
         check_order(self.order, task)
+        check_wide(self.wide)
         return method
 
     def _check_inputs(self, X, *, y: Any = "no_validation", fitting: bool = False) -> Any:
@@ -267,7 +269,6 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         auto = METHODS[self.inference].uses_local_variable and self.layers is None
         return int(auto if self.latent_dim == "auto" else self.latent_dim)
 
-    @abc.abstractmethod
     def _fit_local(
         self,
         X: np.ndarray,
@@ -277,6 +278,19 @@ class DGPEstimator(BaseEstimator, abc.ABC):
         rng: np.random.Generator,
     ) -> None:
         """Give the fitted model a local layer where it pays; `y` is scaled, `X` is not."""
+        options = {"dtype": self.config_.dtype, "rng": rng, "weight": weight}
+        self.local_, notes = self._local_layer(lambda rows: self._predict(X[rows]), y, settings, **options)
+        self.fit_notes_ += notes
+
+    @abc.abstractmethod
+    def _local_layer(
+        self,
+        predict: Callable[[np.ndarray], Predictive],
+        y: np.ndarray,
+        settings: LocalSettings,
+        **options: Any,
+    ) -> Any:
+        """A local layer or None, and notes on it; `predict` is the deep GP at training rows, by number."""
 
     def _fitted(self) -> Fitted:
         return Fitted(self.model_, self.posterior_, self.ensemble_)

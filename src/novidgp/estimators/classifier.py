@@ -17,7 +17,6 @@ from novidgp.estimators.transformed import fit_transformer
 from novidgp.estimators.warm import goes_on
 from novidgp.inference import Method
 from novidgp.local.class_choice import ClassPaths, fit_class_layer
-from novidgp.local.judgement import LocalSettings
 from novidgp.training.loop import Callback
 
 
@@ -101,23 +100,13 @@ class DGPClassifier(ClassifierMixin, DGPEstimator):
         note_source(self, source)
         return self
 
-    def _fit_local(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        weight: np.ndarray | None,
-        settings: LocalSettings,
-        rng: np.random.Generator,
-    ) -> None:
+    def _local_layer(self, predict, y, settings, **options):
         def paths(rows: np.ndarray) -> ClassPaths:
-            predictive = self._predict(X[rows])
+            predictive = predict(rows)
             assert predictive.columns is not None
             return ClassPaths(predictive.probabilities(), predictive.class_draws(), predictive.columns)
 
-        labels = y[:, 0].astype(int)
-        outcome = fit_class_layer(paths, labels, settings, dtype=self.config_.dtype, rng=rng, weight=weight)
-        self.local_ = outcome.layer
-        self.fit_notes_ += (outcome.note,)
+        return fit_class_layer(paths, y[:, 0].astype(int), settings, **options)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities `(n, classes)`, in the order of `classes_`."""

@@ -29,7 +29,6 @@ from novidgp.estimators.streaming import fit_rows, note_source, open_rows, refus
 from novidgp.estimators.transformed import fit_transformer
 from novidgp.inference import Method
 from novidgp.local.choice import Paths, fit_local_layer
-from novidgp.local.judgement import LocalSettings
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.training.loop import Callback
 
@@ -233,29 +232,14 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
         note_source(self, source)
         return self
 
-    def _fit_local(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        weight: np.ndarray | None,
-        settings: LocalSettings,
-        rng: np.random.Generator,
-    ) -> None:
+    def _local_layer(self, predict, y, settings, **options):
         def paths(rows: np.ndarray) -> Paths:
-            predictive = self._predict(X[rows])
+            predictive = predict(rows)
             assert predictive.columns is not None
             return Paths(*predictive.moments, predictive.noise_variance(), predictive.columns)
 
-        self.local_, notes = fit_local_layer(
-            paths,
-            y,
-            settings,
-            most_freedom=2.0 * self.model_.layers[-1].num_inducing,
-            dtype=self.config_.dtype,
-            rng=rng,
-            weight=weight,
-        )
-        self.fit_notes_ += notes
+        most_freedom = 2.0 * self.model_.layers[-1].num_inducing
+        return fit_local_layer(paths, y, settings, most_freedom=most_freedom, **options)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean `(n,)` or `(n, t)`, and with `return_std` the standard deviation of y beside it."""

@@ -7,12 +7,14 @@ import numpy as np
 from novidgp.checks import check_integer
 from novidgp.estimators.images import augmentation_of
 from novidgp.model.build import ModelConfig
+from novidgp.model.image_layers import LAYER_KINDS
 from novidgp.model.likelihoods import LIKELIHOODS
 from novidgp.numerics.compilation import precision
 from novidgp.numerics.random import Streams
 from novidgp.posteriors.prepared import prepare
+from novidgp.prediction.metrics import label_losses
 from novidgp.training.progress import stage
-from novidgp.wide.fitting import Training, fit_wide_layer, log_loss
+from novidgp.wide.fitting import Training, fit_wide_layer
 
 _POINTS = 2_000
 """Inducing points that `auto` has."""
@@ -23,18 +25,24 @@ _COMPARED = 1_000
 """Rows by which `auto` compares the layer with the one that was trained."""
 
 
-def check_wide(estimator: Any, config: ModelConfig, num_data: int, *, beside_local: bool) -> int:
-    """How many inducing points a wide last layer is to have; zero for none. `auto` is for images, and gives
-    way to a local layer that is asked for."""
-    value, starts = estimator.wide, int(estimator.starts)
-    if value is None or value is False:
-        return 0
+def check_wide(value: Any) -> None:
+    """Refuse anything but `auto`, None and a number of inducing points."""
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(f"wide={value!r} is unknown. Pass 'auto', None or a number of inducing points.")
+    else:
+        check_integer("wide", value, optional=True)
+
+
+def wide_points(estimator: Any, config: ModelConfig, num_data: int, *, beside_local: bool) -> int:
+    """How many inducing points a wide last layer is to have; zero for none. `auto` is for images, and gives
+    way to a local layer that is asked for."""
+    value, starts = estimator.wide, int(estimator.starts)
+    if value is None:
+        return 0
+    if value == "auto":
         possible = config.image is not None and not beside_local and _obstacle(config, starts) is None
         return _POINTS if possible and num_data >= _AUTO_ROWS else 0
-    check_integer("wide", value)
     obstacle = _obstacle(config, starts)
     if obstacle is not None:
         raise ValueError(f"wide={value!r} {obstacle}, or pass wide=None.")
@@ -88,13 +96,17 @@ def widen(
             tell=tell,
         )
     found = f"Wide last layer of {len(wide.layer.weights):,} inducing points"
-    told = f"log loss {wide.loss:.3f} on {len(wide.judges):,} rows left out"
+    judges, losses = wide.judges, wide.losses
     if estimator.wide == "auto":
-        judges = wide.judges[:_COMPARED]
-        probability = estimator._predict(estimator.input_scaling_.original(x[judges])).probabilities()
-        own = log_loss(probability, labels[judges], times[judges])
+        judges, losses = judges[:_COMPARED], losses[:_COMPARED]
+    loss = np.average(losses, weights=times[judges])
+    told = f"log loss {loss:.3f} on {len(judges):,} rows left out"
+    if estimator.wide == "auto":
+        predictive = estimator._predict(estimator.input_scaling_.original(x[judges]))
+        trained = label_losses(labels[judges], predictive.probabilities())
+        own = np.average(trained, weights=times[judges])
         told += f", {own:.3f} by the last layer as trained, which has seen them"
-        if wide.loss >= own:
+        if loss >= own:
             estimator.fit_notes_ += (f"No wide last layer: {told}.",)
             return
     estimator.wide_ = wide.layer
@@ -102,4 +114,5 @@ def widen(
 
 
 def _places_across(config: ModelConfig) -> int:
-    return 1 if config.layers is None else config.layers[-1].get("places", 1)
+    default = LAYER_KINDS["sum"]["places"]
+    return 1 if config.layers is None else config.layers[-1].get("places", default)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from novidgp.inference.base import Method
+from novidgp.inference.base import Wrapping
 
 AUGMENTATIONS = ("shift", "flip", "shift+flip")
 _PIXELS_A_SHIFT = 14
@@ -53,18 +53,11 @@ def augmentation(name: str, image: tuple[int, int, int]) -> Augmentation:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Augmented(Method):
+class Augmented(Wrapping):
     """Another method, whose steps see augmented batches."""
 
     name: ClassVar[str] = "augmented"
-    method: Method
     augmentation: Augmentation
-
-    def budget(self, model, num_data):
-        return self.method.budget(model, num_data)
-
-    def keeps_snapshots(self, num_data):
-        return self.method.keeps_snapshots(num_data)
 
     def algorithm(self, num_data, steps, *, step_scale=1.0):
         inference = self.method.algorithm(num_data, steps, step_scale=step_scale)

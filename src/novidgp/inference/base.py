@@ -112,6 +112,19 @@ class Method(abc.ABC):
         return False
 
 
+@dataclasses.dataclass(frozen=True)
+class Wrapping(Method):
+    """A method that changes how another one starts or steps, and needs what that one needs."""
+
+    method: Method
+
+    def budget(self, model, num_data):
+        return self.method.budget(model, num_data)
+
+    def keeps_snapshots(self, num_data):
+        return self.method.keeps_snapshots(num_data)
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Prepared(Method):

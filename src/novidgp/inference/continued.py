@@ -9,24 +9,17 @@ from typing import Any, ClassVar, final
 
 import jax
 
-from novidgp.inference.base import Method, State
+from novidgp.inference.base import State, Wrapping
 from novidgp.posteriors.base import Posterior
 from novidgp.posteriors.draws import Empirical
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Continued(Method):
+class Continued(Wrapping):
     """Another method, whose runs start from a `Fitted` where others start from a model."""
 
     name: ClassVar[str] = "continued"
-    method: Method
-
-    def budget(self, model, num_data):
-        return self.method.budget(model, num_data)
-
-    def keeps_snapshots(self, num_data):
-        return self.method.keeps_snapshots(num_data)
 
     def algorithm(self, num_data, steps, *, step_scale=1.0):
         inference = self.method.algorithm(num_data, steps, step_scale=step_scale)

@@ -44,10 +44,10 @@ class ClassPaths(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A local layer or None, and a sentence on it."""
+    """A local layer or None, and sentences on it."""
 
     layer: ClassLayer | None
-    note: str
+    notes: tuple[str, ...]
 
 
 def fit_class_layer(
@@ -65,7 +65,7 @@ def fit_class_layer(
     count as often as their `weight` `(n, 1)` says.
     """
     if settings.too_few(len(labels)):
-        return Outcome(None, f"No local layer: {len(labels)} rows are too few.")
+        return Outcome(None, (f"No local layer: {len(labels)} rows are too few.",))
     counted = row_weights(weight, len(labels))
     seen, unseen, columns = _deep_fit(paths, labels, counted)
     features = standardiser(columns, weight)
@@ -93,7 +93,7 @@ def fit_class_layer(
         last = gains(before, end, before.nearest(inputs[end], settings.neighbours))
     penalty = gp.num_parameters / effective(counted[trained])  # as in Akaike's criterion
     kept, note = judge(single, last, penalty, required=settings.required)
-    return Outcome(ClassLayer(features, settings.neighbours, conditioned) if kept else None, note)
+    return Outcome(ClassLayer(features, settings.neighbours, conditioned) if kept else None, (note,))
 
 
 def _deep_fit(

@@ -73,10 +73,6 @@ class ConvGPLayer(Layer):
     def width(self) -> int:
         return math.prod(self.image)
 
-    def cross(self, h):
-        """At all patches, one after another."""
-        return self.kernel.correlation(self._rows(h)[None], self.inducing)
-
     def basis(self, h, projection=None):
         """At all patches, one after another."""
         return basis_at(self, self._rows(h), projection)
@@ -134,8 +130,9 @@ class PatchSumLayer(Layer):
         patches = patch.correlation(self.inducing, self.inducing)[0]
         return jnp.kron(place.correlation(self.places[None], self.places[None])[0], patches)[None]
 
-    def cross(self, h):
-        """Means over the patches of every image."""
+    def cross(self, h: Float[Array, "*k n hwc"]) -> Float[Array, "1 *k n m"]:
+        """Covariances of the functions at `h` with the inducing outputs, in units of the kernel's variance:
+        means over the patches of every image."""
         x = self.patches(h.reshape(-1, h.shape[-1]))
         patch, place = self._parts()
         points, across = self.inducing, (self.weight / self.patches.count)[:, None]

@@ -132,16 +132,6 @@ class DGP(eqx.Module):
             h = _draw(layer.conditional(h, inducing, scale, noise), key=layer_key)
         return h
 
-    def mean_features(self, x: Float[Array, "n d"], v: Inducing) -> Float[Array, "n h"]:
-        """The last layer's inputs where every hidden layer follows its mean at one whitened draw `v`, and the
-        local variable of a model that has one is zero."""
-        width = 0 if self.local_variable is None else self.local_variable.width
-        zero = jnp.zeros((1, x.shape[0], width), x.dtype)
-        h = self._first_layer_inputs(x, zero, 1, key=jax.random.key(0))
-        for layer, inducing in zip(self.layers[:-1], v[:-1], strict=True):
-            h = layer.conditional(h, inducing).mean
-        return h.reshape(x.shape[0], -1)
-
     def _first_layer_inputs(
         self,
         x: Float[Array, "n d"],

@@ -91,10 +91,6 @@ class Layer(eqx.Module):
         return self.outputs
 
     @abc.abstractmethod
-    def cross(self, h: Float[Array, "*k n d"]) -> Float[Array, "q *k n m"]:
-        """Covariances of the functions at `h` and the inducing outputs, in units of the kernel's variance."""
-
-    @abc.abstractmethod
     def basis(self, h: Float[Array, "*k n d"], projection: Projection | None = None) -> Basis:
         """The basis at inputs `h`. Samples and rows stay two axes, so that rows can be shared by devices."""
 
@@ -162,7 +158,8 @@ class GPLayer(Layer):
     def row_size(self) -> int:
         return self.inducing.shape[0] * self.num_inducing
 
-    def cross(self, h):
+    def cross(self, h: Float[Array, "*k n d"]) -> Float[Array, "q *k n m"]:
+        """Correlations of the functions at `h` with the inducing outputs."""
         return self.kernel.correlation(h[None], self.inducing)
 
     def basis(self, h, projection=None):

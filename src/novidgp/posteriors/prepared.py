@@ -166,9 +166,10 @@ def hidden_features(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, 
     """The last layer's inputs on the path without noise of the only member."""
     member = jax.tree.map(lambda a: a[0], prepared._replace(wide=None))
     h = _first_inputs(member, x)
+    h = h[-1] if h.ndim == 3 else h
     for layer, projection, v, _ in _hidden_layers(member):
-        h = layer.conditional(h, v[-1:], basis=layer.basis(h, projection)).mean
-    return h[0] if member.noise else h
+        h = layer.conditional(h, v[-1:], basis=layer.basis(h, projection)).mean[0]
+    return h
 
 
 def _first_inputs(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "*k n h"]:

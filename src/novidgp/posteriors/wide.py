@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from novidgp.model.conv_layers import PatchSumLayer
-from novidgp.model.layers import Layer, Moments
+from novidgp.model.layers import GPLayer, Layer, Moments
 
 Numbers = Array | np.ndarray
 
@@ -67,4 +67,5 @@ def correlations(layer: Layer, rows: Float[Array, "n d"]) -> Float[Array, "n m"]
     image's patches stay in the processor's cache."""
     if isinstance(layer, PatchSumLayer):
         return jax.lax.map(lambda row: layer.cross(row[None])[0, 0], rows)
+    assert isinstance(layer, GPLayer)
     return layer.cross(rows)[0]

@@ -52,10 +52,15 @@ def accuracy(labels: np.ndarray, probabilities: np.ndarray) -> float:
     return float(np.mean(np.argmax(probabilities, axis=1) == labels))
 
 
+def label_losses(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Negative log probability of every row's class, `(n,)`; `labels` are column indices."""
+    chosen = np.take_along_axis(probabilities, np.asarray(labels, int)[:, None], axis=1)[:, 0]
+    return -np.log(np.maximum(chosen, np.finfo(float).tiny))
+
+
 def log_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """Mean negative log probability of the right class; `labels` are column indices."""
-    chosen = np.take_along_axis(probabilities, np.asarray(labels, int)[:, None], axis=1)
-    return float(-np.mean(np.log(np.maximum(chosen, np.finfo(float).tiny))))
+    return float(np.mean(label_losses(labels, probabilities)))
 
 
 def brier(labels: np.ndarray, probabilities: np.ndarray) -> float:

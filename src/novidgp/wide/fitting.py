@@ -24,6 +24,7 @@ from novidgp.numerics.linalg import default_jitter
 from novidgp.numerics.random import Streams, folded
 from novidgp.posteriors.prepared import Prepared, hidden_features
 from novidgp.posteriors.wide import WideLayer, WidePoints, correlations, widened
+from novidgp.prediction.metrics import label_losses
 from novidgp.wide.points import inducing_inputs
 from novidgp.wide.solve import Rows, Solution, solve
 
@@ -61,11 +62,12 @@ class Training(NamedTuple):
 
 
 class Wide(NamedTuple):
-    """A wide layer, and the mean log loss of rows that a layer like it had not seen."""
+    """A wide layer, the numbers of the rows that judged it, and the log loss of each of them by a layer that
+    had not seen them."""
 
     layer: WideLayer
-    loss: float
     judges: np.ndarray
+    losses: np.ndarray
 
 
 def fit_wide_layer(
@@ -86,33 +88,37 @@ def fit_wide_layer(
     sample = encoder.hidden(training.x[others[:_SAMPLE]])
     few = training.take(np.concatenate([judges, others[:_SAMPLE]]))
 
-    def problem(number: int, stretch: float, training: Training, judges: np.ndarray) -> _Problem:
+    def points(number: int) -> WidePoints:
         number = min(number, len(sample))
         found = inducing_inputs(encoder.last, sample, number, places_across, streams.numpy("wide points"))
         inducing, places = (None if part is None else part.astype(encoder.dtype) for part in found)
         assert inducing is not None
-        points = WidePoints(inducing, places, np.asarray(stretch, encoder.dtype))
-        return _Problem(encoder, points, training, judges, likelihood)
+        return WidePoints(inducing, places, np.zeros((), encoder.dtype))
+
+    def stretched(points: WidePoints, stretch: float) -> WidePoints:
+        return points._replace(log_stretch=np.asarray(stretch, encoder.dtype))
+
+    few_points = points(min(_FEW, count))
 
     @functools.cache
     def best_variance(stretch: float) -> tuple[float, float]:
         tell(f"lengthscales times {np.exp(stretch):.2g}")
+        first = np.arange(len(judges))
+        problem = _Problem(encoder, stretched(few_points, stretch), few, first, likelihood)
         trained = float(np.log(np.asarray(encoder.last.kernel.variance())[0]))
-        return _descend(
-            problem(min(_FEW, count), stretch, few, np.arange(len(judges))).loss, trained, 2.0 * _VARIANCE
-        )
+        return _descend(problem.loss, trained, 2.0 * _VARIANCE)
 
     stretch, _ = _descend(lambda stretch: best_variance(stretch)[1], 0.0, _STRETCH)
     tell(f"{count:,} features of {len(training.x):,} rows")
-    whole = problem(count, stretch, training, judges)
+    whole = _Problem(encoder, stretched(points(count), stretch), training, judges, likelihood)
 
     def loss_at(log_variance: float) -> float:
         tell(f"prior variance {np.exp(log_variance):.2g}")
         return whole.loss(log_variance)
 
-    log_variance, loss = _descend(loss_at, best_variance(stretch)[0], _VARIANCE)
+    log_variance, _ = _descend(loss_at, best_variance(stretch)[0], _VARIANCE)
     tell("solving for all rows")
-    return Wide(whole.layer(log_variance), loss, judges)
+    return Wide(whole.layer(log_variance), judges, whole.judged(log_variance).losses)
 
 
 class _Encoder:
@@ -148,9 +154,7 @@ class _Encoder:
         over_blocks(fill, len(x), _BLOCK, self.dtype)
 
 
-@jax.jit
-def _hidden(prepared: Prepared, x: Float[Array, "n d"]) -> Float[Array, "n h"]:
-    return hidden_features(prepared, x)
+_hidden = jax.jit(hidden_features)
 
 
 @functools.partial(jax.jit, static_argnums=6)
@@ -165,6 +169,13 @@ def _features(
 ) -> Float[Array, "n m"]:
     x = x if transform is None else transform(x, key=key)
     return correlations(widened(last, points), hidden_features(prepared, x)) @ root
+
+
+class _Judged(NamedTuple):
+    """A factor of standard deviations, and the losses of the rows that judge with it."""
+
+    calibration: float
+    losses: np.ndarray
 
 
 class _Problem:
@@ -190,41 +201,44 @@ class _Problem:
         seen[judges] = 0.0
         self._rows, self._seen = rows, rows._replace(weight=rows.weight * seen)
         self._seen_gram = self._seen.gram()
-        self._known: dict[float, dict[float, float]] = {}
+        self._known: dict[float, _Judged] = {}
         self._last = np.zeros((len(self._root), encoder.last.outputs))
 
     def loss(self, log_variance: float) -> float:
         """Of the rows that judge, which the solution has not seen, with the best of a few calibrations."""
-        self._known[log_variance] = self._losses(log_variance)
-        return min(self._known[log_variance].values())
+        return float(np.average(self.judged(log_variance).losses, weights=self._judges.weight))
 
-    def _losses(self, log_variance: float) -> dict[float, float]:
-        """By factors of the posterior's standard deviations: the mean curvature knows nothing of where the
-        uncertain rows are."""
+    def judged(self, log_variance: float) -> "_Judged":
+        """The best calibration, a factor of the posterior's standard deviations: the mean curvature knows
+        nothing of where the uncertain rows are."""
+        if log_variance in self._known:
+            return self._known[log_variance]
         mean, factor = self._solve(self._seen, self._seen_gram, log_variance)
         features = (np.exp(0.5 * log_variance) * self._judges.features).astype(self._encoder.dtype)
         f, spread = (features @ part.astype(features.dtype) for part in (mean, factor))
         variance = np.sum(spread**2, axis=1, keepdims=True)
         shape = (_DRAWS, *f.shape)
-        losses = {}
-        for factor in _CALIBRATIONS:
-            moments = (jnp.broadcast_to(part, shape) for part in (f, factor**2 * variance))
-            probability = np.mean(self._likelihood.moments(*moments)[0], axis=0)
-            losses[factor] = log_loss(probability, self._judges.labels, self._judges.weight)
-        return losses
+        found = []
+        for calibration in _CALIBRATIONS:
+            moments = (jnp.broadcast_to(part, shape) for part in (f, calibration**2 * variance))
+            p = np.asarray(self._likelihood.moments(*moments)[0]).mean(axis=0)
+            p = np.concatenate([1.0 - p, p], axis=1) if p.shape[1] == 1 else p
+            found.append(_Judged(calibration, label_losses(self._judges.labels, p)))
+        best = min(found, key=lambda judged: np.average(judged.losses, weights=self._judges.weight))
+        self._known[log_variance] = best
+        return best
 
     def layer(self, log_variance: float) -> WideLayer:
-        """The layer that all rows lead to, transformed ones too, at a variance whose loss is known."""
+        """The layer that all rows lead to, transformed ones too."""
         rows, transform = self._rows, self._training.transform
         if transform is not None:
             self._encode(transform)
             both = self._views.reshape(-1, len(self._root))
             rows = Rows(both, np.tile(rows.labels, 2), np.tile(0.5 * rows.weight, 2))
         mean, factor = self._solve(rows, rows.gram(), log_variance)
-        losses = self._known[log_variance]
-        factor = min(losses, key=lambda scale: losses[scale]) * factor
         root = np.exp(0.5 * log_variance) * self._root
-        weights, spread = ((root @ part).astype(self._encoder.dtype) for part in (mean, factor))
+        calibrated = self.judged(log_variance).calibration * factor
+        weights, spread = ((root @ part).astype(self._encoder.dtype) for part in (mean, calibrated))
         return WideLayer(self._points, weights, spread)
 
     def _encode(self, transform: Transform | None) -> None:
@@ -238,14 +252,6 @@ class _Problem:
         solution = solve(rows, gram, self._likelihood, self._last / scale, scale=scale)
         self._last = scale * solution.mean
         return solution
-
-
-def log_loss(probability: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
-    """The mean negative logarithm of what the labels were given; of one column, it is that of class one."""
-    if probability.shape[1] == 1:
-        probability = np.concatenate([1.0 - probability, probability], axis=1)
-    chosen = probability[np.arange(len(labels)), labels]
-    return float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
 
 
 def _whitening(layer: Layer) -> np.ndarray:
