@@ -3,12 +3,12 @@
 import jax
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 from novidgp.local.class_layer import corrected, label_loss, label_variance
 from novidgp.local.gp import LocalGP
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.training import leave_one_out_loss
+from novidgp.numerics.trees import flattened
 
 ROWS, CLASSES = 40, 3
 
@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_labels_left_out_and_has_its_gradient(gp, rows):
         others = np.arange(15) != number
         q = exact(gp, fewer, fewer.inputs[[number]], p[[number]], others)[0]
         wanted -= weight[number] / weight.sum() * np.log(q[labels[number]])
-    point, unravel = ravel_pytree(gp)
+    point, unravel = flattened(gp)
     facts = np.eye(CLASSES)[labels], p
     with jax.enable_x64(True):
         loss = leave_one_out_loss(ConditionedGP(gp, fewer), label_loss, facts, np.arange(15), weight, unravel)

@@ -5,13 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from scipy import stats
 from sklearn.gaussian_process.kernels import Matern
 
 from novidgp.local.gp import LocalGP, starting_gp
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.local.training import error_loss, leave_one_out_loss
+from novidgp.numerics.trees import flattened
 
 ROWS, COLUMNS = 40, 3
 
@@ -183,7 +183,7 @@ def test_the_loss_of_weighted_rows_is_that_of_equal_rows_left_out_together(gp, r
         total = variance[0] + noise(gp, rows.deep_variance[number])
         scale = np.sqrt(total * (df - 2.0) / df)
         densities.append(stats.t.logpdf(errors[number] - mean[0], df, scale=scale))
-    point, unravel = ravel_pytree(gp)
+    point, unravel = flattened(gp)
     conditioned = ConditionedGP(gp, weighted(rows, weight))
     with jax.enable_x64(True):
         facts = errors, rows.deep_variance

@@ -1,10 +1,13 @@
 """The compilation cache: processes that need one program at the same time compile it once."""
 
+import contextlib
+import gc
 import signal
 import time
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from novidgp.numerics import compilation
 from novidgp.numerics.compilation import _turn, compile_once
@@ -56,3 +59,16 @@ def test_a_program_is_compiled_for_the_calls_that_follow():
     program = jax.jit(lambda x: jnp.sin(x) + 3.0)
     compile_once(program.lower(1.0), "sine")
     assert float(program(0.0)) == 3.0
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_afterwards_as_it_was_before(enabled):
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with contextlib.suppress(KeyboardInterrupt), compilation.collector_paused():
+            assert not gc.isenabled()
+            raise KeyboardInterrupt
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -20,7 +20,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from scipy.optimize import minimize
 
@@ -29,7 +28,7 @@ from novidgp.local.gp import LocalGP, starting_gp
 from novidgp.local.rows import ConditionedGP, Rows
 from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
 from novidgp.numerics.linalg import single_threaded_lapack
-from novidgp.numerics.trees import on_device
+from novidgp.numerics.trees import flattened, on_device
 
 _NEIGHBOURS = 16
 """In training. On energy 32 led to a worse optimum from some starts; elsewhere it made no difference."""
@@ -75,11 +74,10 @@ def search(
     dtype = rows.inputs.dtype
     counted = np.ones(len(chosen)) if weight is None else weight[chosen]
     with precision("float64"), single_threaded_lapack():
-        start, unravel = ravel_pytree(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
-        point = np.asarray(start)
-        stride = ravel_pytree(_strides(unravel(start)))[0]
+        point, unravel = flattened(starting_gp(rows.inputs.shape[1], *sizes, "float64"))
+        stride, _ = flattened(_strides(unravel(point)))
         lowest, highest = point - _REACH, point + _REACH
-        gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(start))
+        gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(point))
         for done in range(0, steps, _ROUND):
             conditioned = ConditionedGP(gp, rows)
             loss = leave_one_out_loss(conditioned, block_loss, facts, chosen, counted, unravel)
@@ -91,7 +89,7 @@ def search(
             if not np.isfinite(found.fun):
                 break
             point = found.x
-            gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(on_device(point)))
+            gp = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), unravel(point))
         return gp
 
 
@@ -132,9 +130,9 @@ def leave_one_out_loss(
         blocks.append((hoods, *(on_device(part, rows.inputs.dtype) for part in others)))
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-        gp = jax.tree.map(lambda leaf: on_device(leaf, rows.inputs.dtype), unravel(on_device(point)))
+        gp = jax.tree.map(lambda leaf: on_device(leaf, rows.inputs.dtype), unravel(point))
         parts = [block_loss(gp, *block) for block in blocks]  # all are sent off before one is waited for
-        gradients = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(part[1])]) for part in parts]
+        gradients = [flattened(gradient)[0] for _, gradient in parts]
         value = math.fsum(float(value) for value, _ in parts)
         return value, np.asarray(np.sum(gradients, axis=0, dtype=np.float64))
 

@@ -1,6 +1,6 @@
 """Pytrees of arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,21 @@ def numpy_for(*arrays: Any) -> Any:
 def stacked(trees: Sequence[Any]) -> Any:
     """Pytrees of equal structure and shapes as one, on a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def flattened(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    """The numbers of a tree as one vector, and the function that makes a tree of such a vector again. On the
+    host, where `ravel_pytree` would compile a program for every part."""
+    leaves, structure = jax.tree.flatten(tree)
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+
+    def unflatten(vector: np.ndarray) -> Any:
+        parts = np.split(np.asarray(vector), ends)
+        return structure.unflatten(
+            [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        )
+
+    return np.concatenate([np.ravel(leaf) for leaf in leaves]), unflatten
 
 
 def shapes(tree: Any) -> Any:

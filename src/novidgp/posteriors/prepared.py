@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from novidgp.model.dgp import DGP, Inducing, Scale
 from novidgp.model.layers import Layer, Moments, Projection
 from novidgp.model.likelihoods import Likelihood
-from novidgp.numerics.compilation import COMPILER_OPTIONS, precision
+from novidgp.numerics.compilation import RUN_ONCE, precision
 from novidgp.numerics.linalg import single_threaded_lapack
 from novidgp.numerics.random import fast_key, normal
 from novidgp.posteriors.fitted import Fitted
@@ -75,7 +75,7 @@ def prepare(fitted: Fitted, num_paths: int, *, key: PRNGKeyArray) -> tuple[Likel
         return drawn.likelihood, jax.device_put(prepared)
 
 
-@functools.partial(jax.jit, static_argnums=1, compiler_options=COMPILER_OPTIONS)
+@functools.partial(jax.jit, static_argnums=1, compiler_options=RUN_ONCE)
 def _draw(fitted: Fitted, num_paths: int, key: PRNGKeyArray) -> _Drawn:
     members = fitted.members()
     count = len(jax.tree.leaves(members)[0])

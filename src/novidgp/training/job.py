@@ -21,7 +21,7 @@ from novidgp import distributed
 from novidgp.inference.base import State
 from novidgp.inference.ensembles import Numbers, Plan
 from novidgp.model.dgp import DGP, Batch
-from novidgp.numerics.compilation import COMPILER_OPTIONS, compile_once
+from novidgp.numerics.compilation import COMPILER_OPTIONS, RUN_ONCE, collector_paused, compile_once
 from novidgp.numerics.random import Streams, fast_key
 from novidgp.numerics.sharding import constrained, local, replicated, traced_for
 from novidgp.numerics.trees import on_device, shapes
@@ -67,7 +67,8 @@ class Job:
 
     def start(self, model: DGP | Fitted) -> Run:
         arguments = self.plan, *self._init_arguments(model)
-        self._compile(_init.lower(*arguments))
+        with collector_paused():
+            self._compile(_init.lower(*arguments))
         run = Run(local(_init(*arguments)))
         if not _all_finite(run.state):
             raise ValueError(
@@ -135,10 +136,11 @@ class Job:
     def _steps(self, run: Run, count: int) -> tuple[State, dict[str, np.ndarray]]:
         """`count` steps on from `run`, in calls that are short enough for Ctrl-C: the state and the infos."""
         if not self.compiled:
-            program = self._lower(run)
-            start = functools.partial(self.fitted, run.state)
-            self.aside = [in_thread(functools.partial(act, start)) for act in self.meanwhile]
-            self._compile(program)
+            with collector_paused():
+                program = self._lower(run)
+                start = functools.partial(self.fitted, run.state)
+                self.aside = [in_thread(functools.partial(act, start)) for act in self.meanwhile]
+                self._compile(program)
             distributed.meet()
             self.compiled = True
         state, parts, done = run.state, [], 0
@@ -178,7 +180,7 @@ class Job:
 # --- compiled parts: module-level, so that fits of the same shape share them ----------------------
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=COMPILER_OPTIONS)
+@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _init(plan: Plan, numbers: Numbers, model: Any, data: Batch, key: PRNGKeyArray) -> State:
     """The method's first state, without weak types (they would compile the first chunk twice)."""
     with traced_for(plan.layout):
