@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LocalGP
 from novidgp.local.rows import ConditionedGP
-from novidgp.numerics.compilation import COMPILER_OPTIONS
+from novidgp.numerics.compilation import COMPILER_OPTIONS, WIDE_VECTORS
 from novidgp.numerics.scaling import Standardiser
 
 IMPOSSIBLE = 1e-12
@@ -72,7 +72,7 @@ def _corrected(gp: LocalGP, hoods: Neighbourhoods, probabilities: Float[Array, "
     return shifted / jnp.sum(shifted, axis=1, keepdims=True)
 
 
-_corrected_block = jax.jit(_corrected, compiler_options=COMPILER_OPTIONS)
+_corrected_block = jax.jit(_corrected, compiler_options=COMPILER_OPTIONS | WIDE_VECTORS)
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)

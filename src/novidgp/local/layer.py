@@ -94,9 +94,10 @@ def corrected_paths(
 
 
 def _path_mean(values: np.ndarray) -> np.ndarray:
-    """The mean over paths, `(n,)` of `(k, n)`, added up in one order: NumPy's sums take another one where
+    """The mean over paths, `(n,)` of `(k, n)`, added up path by path: NumPy's sums take another order where
     there is one row only, and a row's prediction must not depend on whether it is alone."""
-    total = np.cumsum(values, axis=0, dtype=np.float64)[-1]
+    several = np.ascontiguousarray(values if values.shape[1] > 1 else np.repeat(values, 2, axis=1))
+    total = np.add.reduce(several, axis=0, dtype=np.float64)[: values.shape[1]]
     return (total / len(values)).astype(values.dtype)
 
 

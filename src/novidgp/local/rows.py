@@ -13,7 +13,7 @@ from novidgp.local.conditional import Neighbourhoods
 from novidgp.local.gp import LEAST_DF, LocalGP
 from novidgp.local.neighbours import Index
 from novidgp.numerics.blocks import over_blocks
-from novidgp.numerics.compilation import COMPILER_OPTIONS
+from novidgp.numerics.compilation import COMPILER_OPTIONS, WIDE_VECTORS
 from novidgp.numerics.linalg import single_threaded_lapack
 
 _BLOCK = 16
@@ -113,7 +113,7 @@ class ConditionedGP:
         return jax.tree.map(lambda *part: np.concatenate(part)[: len(inputs)], *parts)
 
 
-@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
+@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS | WIDE_VECTORS)
 def _predict(gp: LocalGP, hoods: Neighbourhoods, deep_variance):
     mean, variance = gp.conditional(hoods)
     return mean, variance + gp.noise(deep_variance)

@@ -4,6 +4,7 @@ Another number of rows then compiles nothing, and a row's results are the same t
 are beside it.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 from novidgp.numerics.compilation import precision
 
 _FEW = 4
+_TURNS = 4
 
 
 def blocks(count: int, size: int) -> Iterator[tuple[slice, slice | np.ndarray]]:
@@ -28,18 +30,22 @@ def blocks(count: int, size: int) -> Iterator[tuple[slice, slice | np.ndarray]]:
 def over_blocks(function: Callable[[Any], Any], count: int, size: int, dtype: str) -> list[Any]:
     """A compiled function of each block's rows, computed with this precision, as NumPy arrays in order.
 
-    As many blocks at a time as there are cores: one small program cannot keep two of them busy.
+    As many blocks at a time as there are cores: one small program cannot keep two of them busy. A thread has
+    a few turns of many blocks each.
     """
 
-    def one(block: tuple[slice, slice | np.ndarray]) -> Any:
+    def turn(parts: list[slice | np.ndarray]) -> list[Any]:
         with precision(dtype):  # this thread's
-            return jax.tree.map(np.asarray, function(block[1]))
+            return [jax.tree.map(np.asarray, function(part)) for part in parts]
 
-    parts = list(blocks(count, size))
-    if len(parts) < _FEW:
-        return [one(part) for part in parts]
-    with ThreadPoolExecutor(_cores()) as pool:
-        return list(pool.map(one, parts))
+    parts = [padded for _, padded in blocks(count, size)]
+    cores = _cores()
+    if len(parts) < _FEW or cores == 1:
+        return turn(parts)
+    length = -(-len(parts) // (_TURNS * cores))
+    turns = [parts[start : start + length] for start in range(0, len(parts), length)]
+    with ThreadPoolExecutor(cores) as pool:
+        return list(itertools.chain.from_iterable(pool.map(turn, turns)))
 
 
 def _cores() -> int:

@@ -18,6 +18,7 @@ from novidgp.local.layer import LocalLayer
 from novidgp.model.dgp import DGP
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.blocks import over_blocks
+from novidgp.numerics.compilation import WIDE_VECTORS
 from novidgp.numerics.forks import refuse_fork
 from novidgp.numerics.random import folded
 from novidgp.numerics.scaling import Standardiser, identity
@@ -29,7 +30,7 @@ from novidgp.prediction.predictive import HostMoments, Predictive
 _LARGEST_BLOCK = 32
 """Of 16 to 128 rows the fastest, for one row and for many."""
 _BLOCK_FLOATS = 2**24
-_propagate = jax.jit(propagate)
+_propagate = jax.jit(propagate, compiler_options=WIDE_VECTORS)
 """With XLA's newer emitters: it compiles half as long again as with `COMPILER_OPTIONS` and runs three times
 as fast, because the older ones do not vectorise the kernel there."""
 
