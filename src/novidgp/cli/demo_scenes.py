@@ -93,7 +93,7 @@ def digits(steps: int | None, seed: int) -> Scene:
     images = data.X.reshape(-1, 8, 8)
     train, test = train_test_split(np.arange(len(images)), test_size=450, random_state=0, stratify=data.y)
     X, X_test, y, y_test = images[train], images[test], data.y[train], data.y[test]
-    steps = 400 if steps is None else steps
+    steps = 100 if steps is None else steps
     model = novidgp.DGPClassifier(layers="conv", batch_size=128, max_steps=steps, random_state=seed)
     ours, seconds = _timed(lambda: model.fit(X, y))
     forest, forest_seconds = _timed(

@@ -88,8 +88,8 @@ class DGPRegressor(RegressorMixin, DGPEstimator):
     wide : int, "auto" or None, default="auto"
         A wide last layer, for classes: after training, hidden layers held still, the last layer is solved
         once more with so many inducing points. It needs 200 rows, `starts=1` and one kernel for all classes.
-        `auto` is 2,000 for 2,000 images and more, where that improves on the last layer as trained, and
-        `fit_notes_` tells; none otherwise.
+        `auto` is 2,000, or half of the rows, for 1,000 images and more, where that improves on the last layer
+        as trained, and `fit_notes_` tells; none otherwise.
     order : {None, "time"}, default=None
         `time`: the rows are in the order of time, or of groups, and rows to come will follow them. Columns
         such as a date, in which neighbouring rows are alike, are then left out where the last tenth of the

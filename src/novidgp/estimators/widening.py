@@ -17,10 +17,10 @@ from novidgp.training.progress import stage
 from novidgp.wide.fitting import Training, fit_wide_layer
 
 _POINTS = 2_000
-"""Inducing points that `auto` has."""
+"""Inducing points that `auto` has, half as many as there are rows at most."""
 _LEAST_ROWS = 200
-_AUTO_ROWS = 2_000
-"""With fewer the last layer as trained is as good, and nothing is tried."""
+_AUTO_ROWS = 1_000
+"""With fewer, too few would be left out to choose by, and nothing is tried."""
 _COMPARED = 1_000
 """Rows by which `auto` compares the layer with the one that was trained."""
 
@@ -42,7 +42,7 @@ def wide_points(estimator: Any, config: ModelConfig, num_data: int, *, beside_lo
         return 0
     if value == "auto":
         possible = config.image is not None and not beside_local and _obstacle(config, starts) is None
-        return _POINTS if possible and num_data >= _AUTO_ROWS else 0
+        return min(_POINTS, num_data // 2) if possible and num_data >= _AUTO_ROWS else 0
     obstacle = _obstacle(config, starts)
     if obstacle is not None:
         raise ValueError(f"wide={value!r} {obstacle}, or pass wide=None.")

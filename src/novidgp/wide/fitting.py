@@ -31,6 +31,7 @@ from novidgp.wide.solve import Rows, Solution, solve
 Transform = Callable[..., Any]
 """Of a batch of rows, by a key: an augmentation."""
 
+_MOST_JITTER = 0.01
 _JUDGES = 5_000
 _SAMPLE = 8_000
 """Rows that lengthscales are chosen on, beside those that judge."""
@@ -255,11 +256,22 @@ class _Problem:
 
 
 def _whitening(layer: Layer) -> np.ndarray:
-    """The map from correlations with the inducing outputs to whitened features, in double precision."""
+    """The map from correlations with the inducing outputs to whitened features, in double precision.
+
+    Rounding may leave correlations of single precision without a factor: of points in one corner of the
+    space, say. The diagonal grows until there is one.
+    """
     correlation = np.asarray(layer.correlation()[0])
-    jitter = default_jitter(correlation.dtype) * np.eye(len(correlation))
-    lower = np.linalg.cholesky(correlation.astype(np.float64) + jitter)
-    return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
+    jitter = default_jitter(correlation.dtype)
+    while True:
+        try:
+            lower = np.linalg.cholesky(correlation + jitter * np.eye(len(correlation)))
+        except np.linalg.LinAlgError:
+            if jitter > _MOST_JITTER:
+                raise
+            jitter *= 10.0
+        else:
+            return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
 
 
 def _descend(loss: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
