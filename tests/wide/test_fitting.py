@@ -1,16 +1,18 @@
 """What a wide layer's features are made of."""
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from novidgp.wide.fitting import _whitening
 
 
-class Correlated:
+class Correlated(eqx.Module):
     """Stands in for a layer with these correlations."""
 
-    def __init__(self, matrix):
-        self.matrix = matrix
+    matrix: jax.Array
 
     def correlation(self):
         return self.matrix[None]
@@ -23,7 +25,7 @@ def test_correlations_that_rounding_left_without_a_factor_get_one(lowest):
     rng = np.random.default_rng(0)
     rotation, _ = np.linalg.qr(rng.standard_normal((5, 5)))
     matrix = rotation * [2.0, 1.0, 1.0, 0.5, lowest] @ rotation.T
-    root = _whitening(Correlated(matrix.astype(np.float32)))
+    root = _whitening(Correlated(jnp.asarray(matrix, jnp.float32)))
     jitter = 1e-4 if lowest < 0.0 else 1e-5
     whitened = root.T @ (matrix + jitter * np.eye(5)) @ root
     np.testing.assert_allclose(whitened, np.eye(5), atol=0.05)  # float32 entries, 1e-7 of 1e-5 and less

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -156,6 +155,8 @@ class _Encoder:
 
 
 _hidden = jax.jit(hidden_features)
+_correlation = jax.jit(lambda layer: layer.correlation()[0])
+_probabilities = jax.jit(lambda likelihood, mean, variance: likelihood.moments(mean, variance)[0])
 
 
 @functools.partial(jax.jit, static_argnums=6)
@@ -221,8 +222,8 @@ class _Problem:
         shape = (_DRAWS, *f.shape)
         found = []
         for calibration in _CALIBRATIONS:
-            moments = (jnp.broadcast_to(part, shape) for part in (f, calibration**2 * variance))
-            p = np.asarray(self._likelihood.moments(*moments)[0]).mean(axis=0)
+            moments = (np.broadcast_to(part, shape) for part in (f, calibration**2 * variance))
+            p = np.asarray(_probabilities(self._likelihood, *moments)).mean(axis=0)
             p = np.concatenate([1.0 - p, p], axis=1) if p.shape[1] == 1 else p
             found.append(_Judged(calibration, label_losses(self._judges.labels, p)))
         best = min(found, key=lambda judged: np.average(judged.losses, weights=self._judges.weight))
@@ -261,7 +262,7 @@ def _whitening(layer: Layer) -> np.ndarray:
     Rounding may leave correlations of single precision without a factor: of points in one corner of the
     space, say. The diagonal grows until there is one.
     """
-    correlation = np.asarray(layer.correlation()[0])
+    correlation = np.asarray(_correlation(layer))
     jitter = default_jitter(correlation.dtype)
     while True:
         try:

@@ -5,6 +5,7 @@ The logarithm of a likelihood of labels is concave, and its curvature is bounded
 factorisation for all steps, and every step goes up. Momentum makes some fifty steps of it enough.
 """
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,14 @@ import scipy.linalg
 from scipy.special import log_ndtr, softmax
 
 from novidgp.model.likelihoods import Likelihood, Softmax
+from novidgp.numerics.linalg import single_threaded_lapack
 
 _STEPS = 60
 _TOLERANCE = 1e-6
 """Nats a row that a step may still promise."""
+_MANY_FEATURES = 2**25
+"""With fewer numbers in all, threads cost more than they give: NumPy's products and SciPy's solves have a
+pool each, and both spin. 1,347 rows of 666 features: 0.71 s instead of 0.12."""
 
 
 class Rows(NamedTuple):
@@ -66,16 +71,17 @@ def solve(
 
     mean = start
     before, pace = mean, 0
-    for _ in range(_STEPS):
-        ahead = mean + pace / (pace + 3.0) * (mean - before)
-        slope = weight * _slope(likelihood, functions(ahead), rows.labels)
-        gradient = scale * (features.T @ slope.astype(features.dtype)) - ahead
-        step = scipy.linalg.cho_solve(precision, gradient)
-        before, mean, pace = mean, ahead + step, pace + 1
-        if np.sum(gradient * (mean - before)) < 0.0:
-            pace = 0  # momentum has gone too far
-        if np.sum(gradient * step) < _TOLERANCE * rows.weight.sum():
-            break
+    with contextlib.nullcontext() if features.size > _MANY_FEATURES else single_threaded_lapack():
+        for _ in range(_STEPS):
+            ahead = mean + pace / (pace + 3.0) * (mean - before)
+            slope = weight * _slope(likelihood, functions(ahead), rows.labels)
+            gradient = scale * (features.T @ slope.astype(features.dtype)) - ahead
+            step = scipy.linalg.cho_solve(precision, gradient)
+            before, mean, pace = mean, ahead + step, pace + 1
+            if np.sum(gradient * (mean - before)) < 0.0:
+                pace = 0  # momentum has gone too far
+            if np.sum(gradient * step) < _TOLERANCE * rows.weight.sum():
+                break
     curvature = _mean_curvature(likelihood, functions(mean), rows)
     lower = np.linalg.cholesky(_precision(curvature, gram))
     factor = scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
