@@ -77,6 +77,13 @@ def test_auto_tries_none_for_tables_and_few_images():
     assert not any("ide last layer" in note for note in fitted("conv", "auto").fit_notes_)
 
 
+@pytest.mark.parametrize(("rows", "points"), [(999, 0), (1_347, 673), (60_000, 2_000)])
+def test_auto_has_half_as_many_points_as_rows_at_most(rows, points):
+    config = fitted("conv", "auto").config_
+    assert widening.wide_points(DGPClassifier(), config, rows, beside_local=False) == points
+    assert widening.wide_points(DGPClassifier(wide=None), config, rows, beside_local=False) == 0
+
+
 def test_auto_keeps_what_rows_left_out_say_is_better(monkeypatch):
     """The trained layer is that of 20 steps; then one that has given every label all probability."""
     monkeypatch.setattr(widening, "_AUTO_ROWS", 300)

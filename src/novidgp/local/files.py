@@ -100,9 +100,7 @@ def _check_shapes(own: Mapping[str, np.ndarray], num_classes: int | None) -> Non
     for name, shape in wanted.items():
         if own[name].shape != shape or not np.all(np.isfinite(own[name]) | (name == "scale")):
             raise ModelFileError(f"Array {PREFIX + name!r} is not finite numbers of shape {list(shape)}.")
-    for name in targets:
-        if num_classes is not None:
-            continue
+    for name in targets if num_classes is None else ():
         if np.any(own[f"{name}/scales"] <= 0.0):
             raise ModelFileError(f"Array '{PREFIX}{name}/scales' has a scale that is not above zero.")
         if not 0.0 <= own[f"{name}/most_spread"] < 1.0:

@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from novidgp.model.layers import Layer
 from novidgp.model.likelihoods import Likelihood
 from novidgp.numerics.blocks import over_blocks
-from novidgp.numerics.linalg import default_jitter
+from novidgp.numerics.compilation import precision
+from novidgp.numerics.linalg import add_jitter, default_jitter
 from novidgp.numerics.random import Streams, folded
 from novidgp.posteriors.prepared import Prepared, hidden_features
 from novidgp.posteriors.wide import WideLayer, WidePoints, correlations, widened
@@ -30,7 +31,6 @@ from novidgp.wide.solve import Rows, Solution, solve
 Transform = Callable[..., Any]
 """Of a batch of rows, by a key: an augmentation."""
 
-_MOST_JITTER = 0.01
 _JUDGES = 5_000
 _SAMPLE = 8_000
 """Rows that lengthscales are chosen on, beside those that judge."""
@@ -156,6 +156,7 @@ class _Encoder:
 
 _hidden = jax.jit(hidden_features)
 _correlation = jax.jit(lambda layer: layer.correlation()[0])
+_factorisable = jax.jit(add_jitter, static_argnums=1)
 _probabilities = jax.jit(lambda likelihood, mean, variance: likelihood.moments(mean, variance)[0])
 
 
@@ -257,22 +258,12 @@ class _Problem:
 
 
 def _whitening(layer: Layer) -> np.ndarray:
-    """The map from correlations with the inducing outputs to whitened features, in double precision.
-
-    Rounding may leave correlations of single precision without a factor: of points in one corner of the
-    space, say. The diagonal grows until there is one.
-    """
+    """The map from correlations with the inducing outputs to whitened features, in double precision."""
     correlation = np.asarray(_correlation(layer))
-    jitter = default_jitter(correlation.dtype)
-    while True:
-        try:
-            lower = np.linalg.cholesky(correlation + jitter * np.eye(len(correlation)))
-        except np.linalg.LinAlgError:
-            if jitter > _MOST_JITTER:
-                raise
-            jitter *= 10.0
-        else:
-            return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
+    with precision("float64"):
+        matrix, _ = _factorisable(correlation.astype(np.float64), default_jitter(correlation.dtype))
+    lower = np.linalg.cholesky(matrix)
+    return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True).T
 
 
 def _descend(loss: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
