@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from novidgp.local.layer import corrected_paths
+from novidgp.local.layer import _path_mean, corrected_paths
 from novidgp.local.scales import path_scales, t_scales
 
 
@@ -77,3 +77,13 @@ def test_a_twin_with_another_target_costs_no_more_than_the_deep_gp_and_the_path_
     assert stats.norm.pdf(0.0, new_mean[:, 0], scale).mean() == pytest.approx(
         0.99 * stats.norm.pdf(0.0, 0.0, 1e-3), rel=1e-2
     )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_row_alone_has_the_mean_over_paths_that_it_has_among_others(order):
+    """To the last bit, in double precision, where another order of the sum shows."""
+    values = np.random.default_rng(0).lognormal(sigma=3.0, size=(300, 7)).astype(float, order=order)
+    together = _path_mean(values)
+    alone = [_path_mean(values[:, [row]])[0] for row in range(7)]
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_allclose(together, values.mean(axis=0), rtol=1e-13)
